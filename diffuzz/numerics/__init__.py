@@ -1,0 +1,1 @@
+"""Exact arithmetic on floating-point formats, as pure tensor functions."""

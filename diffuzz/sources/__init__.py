@@ -1,0 +1,42 @@
+"""Where a revision's files come from, without installing or checking anything out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who a source is. ``revision`` is what the user wrote; ``commit`` the full commit id where
+    there is one; ``version`` a release's version; ``date`` when it was made, in UTC."""
+
+    revision: str
+    commit: str | None = None
+    version: str | None = None
+    date: datetime | None = None
+
+    def __str__(self) -> str:
+        return self.revision
+
+
+class Source(Protocol):
+    """Read access to one revision of vLLM's tree. Paths are relative, with forward slashes."""
+
+    @property
+    def identity(self) -> Identity: ...
+
+    def read(self, path: str) -> str | None:
+        """Text of the file, or None where the revision has no such file."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, prefix: str) -> list[str]:
+        """Paths of all files under the folder ``prefix``, sorted."""
+        ...
+
+    def blob_id(self, path: str) -> str | None:
+        """Content id of the file (equal ids mean equal bytes, across sources of one kind)."""
+        ...
