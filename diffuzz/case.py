@@ -14,11 +14,11 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any
 
 from diffuzz.errors import CaseError
 
-Value = Union[bool, int, float, str, tuple[int, ...], None]
+Value = bool | int | float | str | tuple[int, ...] | None
 
 SEED_BITS = 32
 
@@ -47,7 +47,7 @@ class Choice:
         raise _fail(self.name, value, f"one of {', '.join(map(str, self.options))}")
 
     def weight(self, value: Value) -> tuple[float, ...]:
-        return (float(self.options.index(value)),)  # type: ignore[arg-type]
+        return (float(self.options.index(value)),)
 
 
 def Flag(name: str, doc: str = "") -> Choice:  # reads as a declaration in a list of axes
@@ -77,7 +77,7 @@ class Int:
 
     def weight(self, value: Value) -> tuple[float, ...]:
         assert isinstance(value, int)
-        return (float(abs(value - int(self.default or 0))),)
+        return (float(abs(value - (self.low if self.plain is None else self.plain))),)
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Real:
         return (0.0 if value == 1.0 else 1.0, float(mantissa != 0.5), abs(math.log2(value)))
 
 
-Axis = Union[Choice, Int, IntList, Real]
+Axis = Choice | Int | IntList | Real
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -94,4 +94,4 @@ class Unsupported:
     reason: str
 
 
-Outcome = Union[Returned, Raised, CompileFailed, Crashed, TimedOut, Unsupported]
+Outcome = Returned | Raised | CompileFailed | Crashed | TimedOut | Unsupported

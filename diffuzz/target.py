@@ -86,7 +86,9 @@ class Target(Protocol):
         """Tensors and scalars of the case, on the CPU; a pure function of its arguments."""
         ...
 
-    def run(self, code: Mapping[str, Any], case: Case, arch: Arch, inputs: Inputs) -> dict[str, Tensor]:
+    def run(
+        self, code: Mapping[str, Any], case: Case, arch: Arch, inputs: Inputs
+    ) -> dict[str, Tensor]:
         """Call the slice (``code`` maps entry names to callables) and return every output that is
         judged. Runs in the worker, inputs already on its device."""
         ...
