@@ -30,3 +30,15 @@ class NothingTested(DiffuzzError):
     """No case could be judged: neither a pass nor a failure."""
 
     exit_code = 3
+
+
+class CannotTell(Exception):
+    """Raised where a run cannot be carried out for a reason that is not the kernel's.
+
+    ``reason`` is short and stable, because reasons are counted: ``new parameter NAME``,
+    ``unsupported op NAME``. It becomes the verdict ``unknown``, never a finding.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
