@@ -10,19 +10,26 @@ from typing import Protocol
 @dataclass(frozen=True)
 class Identity:
     """Who a source is. ``revision`` is what the user wrote; ``commit`` the full commit id where
-    there is one; ``version`` a release's version; ``date`` when it was made, in UTC."""
+    there is one; ``version`` a release's version; ``date`` when it was made, in UTC; ``note`` what
+    else a reader should know, such as the edits in a working tree."""
 
     revision: str
     commit: str | None = None
     version: str | None = None
     date: datetime | None = None
+    note: str = ""
 
     def __str__(self) -> str:
         return self.revision
 
 
 class Source(Protocol):
-    """Read access to one revision of vLLM's tree. Paths are relative, with forward slashes."""
+    """Read access to one revision of vLLM's tree.
+
+    Paths are relative, with forward slashes. Every kind of source shows the regular files under
+    ``vllm/`` and ``csrc/`` and nothing else (no links, no submodules). Reading may raise
+    :class:`~diffuzz.errors.SourceUnavailable`, when a file exists but its content cannot be had.
+    """
 
     @property
     def identity(self) -> Identity: ...
@@ -34,9 +41,10 @@ class Source(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def list(self, prefix: str) -> list[str]:
-        """Paths of all files under the folder ``prefix``, sorted."""
+        """Paths of all files under the folder ``prefix``, sorted; ``""`` lists all."""
         ...
 
     def blob_id(self, path: str) -> str | None:
-        """Content id of the file (equal ids mean equal bytes, across sources of one kind)."""
+        """Git's id of the file's content, or None where there is no such file. Equal ids mean
+        equal bytes, across sources of every kind."""
         ...
