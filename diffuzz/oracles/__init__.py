@@ -1,0 +1,78 @@
+"""Oracles: what is right, what is wrong and why, from hand-made or real outcomes alike.
+
+:func:`judge` looks at one revision, :func:`compare` gives the defects of two a direction,
+:func:`assess` does both for a case. Pure functions; nothing here runs a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from diffuzz.errors import UsageError
+from diffuzz.expected import Expected, ExpectedBits
+from diffuzz.finding import Defect, Judged, Measure, Verdict
+from diffuzz.oracles.accuracy import judge_output
+from diffuzz.oracles.pairing import Difference, compare, verdict
+from diffuzz.oracles.sanity import judge_run
+from diffuzz.outcome import Outcome, Returned
+
+Expectations = Mapping[str, Expected | ExpectedBits]
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """One case on two revisions."""
+
+    baseline: Judged
+    candidate: Judged
+    differences: list[Difference]
+    verdict: Verdict
+
+
+def judge(outcome: Outcome, expectations: Expectations) -> Judged:
+    """Judge one revision's outcome.
+
+    ``right`` holds the names of the outputs that are right, and ``run`` if the run came back
+    without a sanitizer report. :class:`UsageError` if the target returned an output it stated no
+    expectation for.
+    """
+    run = judge_run(outcome)
+    if run.unknown is not None or not isinstance(outcome, Returned):
+        return run
+    extra = sorted(set(outcome.outputs) - set(expectations))
+    if extra:
+        raise UsageError(
+            f"the target returned {', '.join(extra)} without an expectation; "
+            f"it states {', '.join(sorted(expectations)) or 'none'}"
+        )
+    right, defects = set(run.right), list(run.defects)
+    measures: dict[str, Measure] = {}
+    for name, expected in expectations.items():
+        defect, measured = judge_output(name, outcome.outputs.get(name), expected)
+        if measured is not None:
+            measures[name] = measured
+        if defect is None:
+            right.add(name)
+        else:
+            defects.append(defect)
+    return Judged(frozenset(right), tuple(defects), None, measures)
+
+
+def assess(baseline: Outcome, candidate: Outcome, expectations: Expectations) -> Assessment:
+    """Judge both revisions on a case and pair what is wrong."""
+    before, after = judge(baseline, expectations), judge(candidate, expectations)
+    differences = compare(before, after)
+    return Assessment(before, after, differences, verdict(before, after, differences))
+
+
+__all__ = [
+    "Assessment",
+    "Defect",
+    "Difference",
+    "Expectations",
+    "assess",
+    "compare",
+    "judge",
+    "verdict",
+]

@@ -1,0 +1,74 @@
+"""The parts hypotheses are built from.
+
+A hypothesis about a wrong output is one choice from each of four lists, most of them the plain
+one: which tensor was stored (the truth, or a target's idea of what one mistake gives), which
+element of it went where, what factor it got, and how it was rounded. One mistake is one choice
+that is not plain; a combination of two mistakes is two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from diffuzz.numerics.formats import FloatFormat, Overflow
+
+
+@dataclass(frozen=True)
+class Part:
+    """``key`` goes into the signature, ``text`` behind "equals the truth"; both empty when plain.
+
+    Lower ``rank`` is the plainer explanation, preferred where the data cannot tell two apart.
+    ``combines`` says whether it may be one of two mistakes.
+    """
+
+    key: str = ""
+    text: str = ""
+    rank: int = 0
+    combines: bool = True
+
+    @property
+    def plain(self) -> bool:
+        return not self.key
+
+
+@dataclass(frozen=True)
+class Content(Part):
+    """Float64 values and slack (or None), flat, in the output's shape."""
+
+    values: Tensor | None = None
+    slack: Tensor | None = None
+    narrows: bool = False
+
+
+@dataclass(frozen=True)
+class Move(Part):
+    """``source`` maps flat positions to the flat positions their elements came from, and says
+    for which of them it can tell."""
+
+    source: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None
+
+
+@dataclass(frozen=True)
+class Factor(Part):
+    """A uniform factor. ``special`` marks elements it cannot speak for, given truth and output."""
+
+    value: float = 1.0
+    special: Callable[[Tensor, Tensor], Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class Rounding(Part):
+    """A monotone function applied before the last rounding, which may itself be another one.
+
+    ``family`` joins variants that differ in what overflow becomes; ``variant`` words it.
+    """
+
+    apply: Callable[[Tensor], Tensor] | None = None
+    fmt: FloatFormat | None = None
+    overflow: Overflow | None = None
+    own_overflow: bool = False
+    narrows: bool = False
+    variant: str = ""
