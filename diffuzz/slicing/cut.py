@@ -1,0 +1,111 @@
+"""Taking a target's entries out of a revision: find them, follow them, mask, hash."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from diffuzz.slicing.closure import Closure, Node, Tree, Unresolved, module_name
+from diffuzz.slicing.identity import definition_digests, slice_hash
+from diffuzz.slicing.masking import masked
+from diffuzz.slicing.module import ModuleCache, ParsedModule, Unit
+from diffuzz.slicing.result import EntryPoint, Missing, Parameter, Slice
+from diffuzz.slicing.standins import StandInModule, parse_stand_ins
+from diffuzz.sources import Source
+from diffuzz.target import Entry, StandIns
+
+CACHE = ModuleCache()
+"""Parsed modules of this process, shared by all slices."""
+
+
+def slice_target(
+    source: Source,
+    target_name: str,
+    entries: Sequence[Entry],
+    stand_ins: StandIns,
+    extra: Sequence[str] = (),
+    cache: ModuleCache = CACHE,
+) -> Slice | Missing:
+    """The slice of ``entries`` at the revision ``source`` reads, or why there is none.
+
+    ``extra`` are strings that take part in the identity, such as hashes of native sources. Raises
+    :class:`~diffuzz.errors.UsageError` for stand-ins that are not Python, and what the source
+    raises when it cannot be read.
+    """
+    tree = Tree(source, cache)
+    closure = Closure(tree, parse_stand_ins(stand_ins.modules))
+    found: dict[str, EntryPoint] = {}
+    roots: list[tuple[str, list[Node]]] = []
+    try:
+        for entry in entries:
+            point = _find(tree, entry)
+            if point is None:
+                continue
+            path, symbol, units = point
+            nodes = [closure.keep(path, unit) for unit in units]
+            roots.append((entry.name, nodes))
+            found[entry.name] = _entry_point(path, symbol, units)
+        if not found:
+            raise Unresolved("none of the entries exists")
+        closure.run()
+    except Unresolved as error:
+        return Missing(str(error), frozenset(tree.looked_up.items()))
+    return Slice(
+        target=target_name,
+        hash=slice_hash(closure, roots, extra),
+        entries=found,
+        definitions=definition_digests(closure),
+        files={p: masked(tree.module(p), k) for p, k in sorted(closure.kept.items())},
+        dependencies=frozenset(tree.looked_up.items()),
+        ops=tuple(sorted(closure.ops)),
+        stand_ins=_reached(closure),
+        absent=tuple(sorted(closure.absent)),
+    )
+
+
+def _find(tree: Tree, entry: Entry) -> tuple[str, str, list[Unit]] | None:
+    """Path, symbol and units of the first place that defines the entry."""
+    exists: str | None = None
+    for path in entry.paths:
+        if not tree.has(path):
+            continue
+        exists = exists or path
+        module = tree.module(path)
+        for symbol in entry.symbols:
+            units = _defining(module, symbol)
+            if units:
+                return path, symbol, units
+    if entry.optional:
+        return None
+    if exists is None:
+        raise Unresolved(f"no file {entry.paths[0]}")
+    raise Unresolved(f"no symbol {entry.symbols[0]} in {exists}")
+
+
+def _defining(module: ParsedModule, symbol: str) -> list[Unit]:
+    name, _, member = symbol.partition(".")
+    units = [module.units[i] for i in module.bindings.get(name, ())]
+    units = [u for u in units if u.kind != "import"]
+    if not member:
+        return units
+    return [module.units[i] for u in units for i in u.members.get(member, ())]
+
+
+def _entry_point(path: str, symbol: str, units: Sequence[Unit]) -> EntryPoint:
+    last = units[-1]
+    parameters = None
+    if last.parameters is not None:
+        parameters = tuple(Parameter(*p) for p in last.parameters)
+    line = (last.definition if last.definition[0] else last.span.start)[0]
+    return EntryPoint(path, symbol, line, module_name(path), parameters)
+
+
+def _reached(closure: Closure) -> dict[str, str]:
+    """Texts of the stand-ins in use, those included that stand-ins import themselves."""
+    todo = list(closure.used_stand_ins)
+    reached: dict[str, StandInModule] = {}
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached[name] = closure.stand_ins[name]
+            todo += [m for m in reached[name].imported if m in closure.stand_ins]
+    return {name: reached[name].text for name in sorted(reached)}
