@@ -13,8 +13,10 @@ from diffuzz.errors import UsageError
 from diffuzz.expected import Expected, ExpectedBits
 from diffuzz.finding import Defect, Judged, Measure, Verdict
 from diffuzz.oracles.accuracy import judge_output
+from diffuzz.oracles.agreement import agree
 from diffuzz.oracles.pairing import Difference, compare, verdict
 from diffuzz.oracles.sanity import judge_run
+from diffuzz.oracles.wording import same_defect
 from diffuzz.outcome import Outcome, Returned
 
 Expectations = Mapping[str, Expected | ExpectedBits]
@@ -49,21 +51,41 @@ def judge(outcome: Outcome, expectations: Expectations) -> Judged:
     right, defects = set(run.right), list(run.defects)
     measures: dict[str, Measure] = {}
     for name, expected in expectations.items():
-        defect, measured = judge_output(name, outcome.outputs.get(name), expected)
+        found, measured = judge_output(name, outcome.outputs.get(name), expected)
         if measured is not None:
             measures[name] = measured
-        if defect is None:
+        if not found:
             right.add(name)
-        else:
-            defects.append(defect)
+        defects += found
     return Judged(frozenset(right), tuple(defects), None, measures)
 
 
 def assess(baseline: Outcome, candidate: Outcome, expectations: Expectations) -> Assessment:
     """Judge both revisions on a case and pair what is wrong."""
     before, after = judge(baseline, expectations), judge(candidate, expectations)
-    differences = compare(before, after)
+    differences = compare(before, after) + _agreement(
+        baseline, candidate, expectations, before, after
+    )
     return Assessment(before, after, differences, verdict(before, after, differences))
+
+
+def _agreement(
+    baseline: Outcome,
+    candidate: Outcome,
+    expectations: Expectations,
+    before: Judged,
+    after: Judged,
+) -> list[Difference]:
+    """The outputs that both revisions got right, compared for how precise they are."""
+    if not (isinstance(baseline, Returned) and isinstance(candidate, Returned)):
+        return []
+    found = []
+    for name, expected in expectations.items():
+        if isinstance(expected, Expected) and name in before.right and name in after.right:
+            difference = agree(name, expected, baseline.outputs[name], candidate.outputs[name])
+            if difference is not None:
+                found.append(difference)
+    return found
 
 
 __all__ = [
@@ -74,5 +96,6 @@ __all__ = [
     "assess",
     "compare",
     "judge",
+    "same_defect",
     "verdict",
 ]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from diffuzz.expected import Expected
-from diffuzz.numerics.error import interval, read_output, same_value, within
+from diffuzz.numerics.error import read_output, same_value, within
 from diffuzz.numerics.formats import FloatFormat, Overflow, decode
 from diffuzz.numerics.poison import raw_bits
 from diffuzz.numerics.rounding import apply_overflow, round_extended
@@ -70,10 +70,10 @@ class Claim:
     known: Tensor | None = None
 
 
-def gather_evidence(raw: Tensor, expected: Expected, right: Tensor) -> Evidence:
-    """``right`` as from :func:`diffuzz.numerics.error.right_elements`, not all True."""
-    judged = right if expected.care is None else right & expected.care
-    wrong_at = (~right).reshape(-1).nonzero().squeeze(1)
+def gather_evidence(raw: Tensor, expected: Expected, wrong: Tensor) -> Evidence:
+    """``wrong`` marks the elements to explain (bool, at least one)."""
+    judged = ~wrong if expected.care is None else ~wrong & expected.care
+    wrong_at = wrong.reshape(-1).nonzero().squeeze(1)
     right_at = judged.reshape(-1).nonzero().squeeze(1)
     slack = expected.slack
     if slack is not None and expected.exact is not None:
@@ -99,10 +99,6 @@ def spread(total: int, wanted: int) -> Tensor:
     steps = torch.arange(wanted, dtype=torch.float64) * _GOLDEN
     chosen = ((steps - steps.floor()) * total).to(torch.int64).clamp(max=total - 1)
     return chosen.unique()  # type: ignore[no-any-return, no-untyped-call]
-
-
-def bounds(value: Tensor, slack: Tensor | None) -> tuple[Tensor, Tensor]:
-    return interval(value, slack)
 
 
 def holds(evidence: Evidence, claim: Claim, at: Tensor) -> Tensor:

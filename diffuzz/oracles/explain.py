@@ -17,12 +17,15 @@ import torch
 from torch import Tensor
 
 from diffuzz.finding import Explanation
+from diffuzz.numerics.error import interval
+from diffuzz.numerics.rounding import round_extended
 from diffuzz.oracles.by_index import moves
 from diffuzz.oracles.by_rounding import roundings
+from diffuzz.oracles.by_row import rows_elsewhere
 from diffuzz.oracles.by_scale import fitted_factor, fixed_factors
-from diffuzz.oracles.evidence import Claim, Evidence, bounds, holds, holds_bitwise
+from diffuzz.oracles.evidence import Claim, Evidence, holds, holds_bitwise
 from diffuzz.oracles.parts import Content, Factor, Move, Part, Rounding
-from diffuzz.oracles.wording import slug
+from diffuzz.oracles.wording import number, slug
 
 ENOUGH = 0.99
 MIN_ELEMENTS = 8
@@ -89,6 +92,10 @@ def explain(evidence: Evidence) -> Named | None:
         scored = list(_passing(evidence, lists.choices(mistakes)))
         if scored:
             return _best(scored)
+        if mistakes == 1:
+            rows = _rows_elsewhere(evidence)
+            if rows is not None:
+                return rows
     return None
 
 
@@ -125,8 +132,14 @@ class _Lists:
 
 
 def _contents(evidence: Evidence) -> Iterator[Content]:
+    # After the roundings: where everything underflows in a narrower type, both fit.
     zeros = torch.zeros_like(evidence.truth)
-    yield Content("zeros", "replaced by zeros", 100, combines=False, values=zeros)
+    yield Content("zeros", "replaced by zeros", 440, combines=False, values=zeros)
+    held = evidence.values[evidence.wrong[0]]
+    if bool((evidence.values[evidence.wrong] == held).all()) and float(held) != 0:
+        text = f"replaced by {number(float(held))} everywhere"
+        same = held.expand_as(evidence.truth)
+        yield Content("constant", text, 450, combines=False, values=same)
     for order, (name, make) in enumerate(evidence.expected.hypotheses.items()):
         values = make()
         if tuple(values.shape) != evidence.shape:
@@ -175,6 +188,21 @@ def _passing(
             yield Score(wrong, bitwise, right), hypothesis
 
 
+def _rows_elsewhere(evidence: Evidence) -> Named | None:
+    low, high = (
+        round_extended(end, evidence.fmt).reshape(evidence.shape)
+        for end in interval(evidence.truth, evidence.slack)
+    )
+    wrong = torch.zeros(evidence.truth.numel(), dtype=torch.bool)
+    wrong[evidence.wrong] = True
+    values = evidence.values.reshape(evidence.shape)
+    found = rows_elsewhere(values, low, high, wrong.reshape(evidence.shape))
+    if found is None:
+        return None
+    key = f"rows-dim{found.dim}"
+    return Named(Explanation(key, f"equals the truth {found.text}", found.share), key)
+
+
 def _share(
     evidence: Evidence, hypothesis: Hypothesis, at: Tensor, *, bitwise: bool = False
 ) -> float:
@@ -202,7 +230,7 @@ def predict(evidence: Evidence, hypothesis: Hypothesis, at: Tensor) -> Claim:
             known = known & evidence.expected.care.reshape(-1)[source]
     assert content.values is not None
     truth = content.values[source]
-    low, high = bounds(truth, None if content.slack is None else content.slack[source])
+    low, high = interval(truth, None if content.slack is None else content.slack[source])
     if factor.value != 1.0:
         low, high = low * factor.value, high * factor.value
         if factor.value < 0:
@@ -226,11 +254,19 @@ def _best(scored: list[tuple[Score, Hypothesis]]) -> Named:
     text = _bare(best)
     if len(variants) == 1 and best.rounding.variant:
         text += f", {best.rounding.variant}"
-    rivals = list(dict.fromkeys(_bare(h) for _, h in tied if _bare(h) != _bare(best)))
+    rivals = list(dict.fromkeys(_bare(h) for _, h in tied if _is_rival(h, best)))
     if rivals:
         text += f" (or {'; or '.join(rivals[:2])}: these data cannot tell)"
-    explanation = Explanation(_bare(best), f"equals the truth {text}", score.wrong, best.narrows)
-    return Named(explanation, best.key)
+    joint = " " if best.content.plain or best.content.rank >= 440 else ", but "
+    text = f"equals the truth{joint}{text}"
+    return Named(Explanation(_bare(best), text, score.wrong, best.narrows), best.key)
+
+
+def _is_rival(other: Hypothesis, best: Hypothesis) -> bool:
+    """A fitted factor or a longer shift only restates what the target's own hypothesis says."""
+    if _bare(other) == _bare(best):
+        return False
+    return best.content.plain or not other.content.plain
 
 
 def _bare(hypothesis: Hypothesis) -> str:

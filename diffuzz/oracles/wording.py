@@ -27,6 +27,18 @@ def signature(kind: Kind, aspect: str, what: str) -> str:
     return f"{kind.value}:{aspect}:{what}"
 
 
+def same_defect(one: str, other: str) -> bool:
+    """Whether two signatures may name one defect: equal, or one of them is unexplained.
+
+    A case with too few wrong elements explains nothing, and so has a signature of its own; it
+    counts as the named defect of the same kind on the same aspect.
+    """
+    if one == other:
+        return True
+    (place, what), (other_place, other_what) = (s.rsplit(":", 1) for s in (one, other))
+    return place == other_place and UNEXPLAINED in (what, other_what)
+
+
 def normalise(text: str) -> str:
     """The part of a message that stays the same from case to case.
 
