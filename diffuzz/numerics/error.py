@@ -6,13 +6,15 @@ first (:func:`read_output`), where every value of every format is exact.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from diffuzz.expected import Expected
 from diffuzz.finding import Measure
-from diffuzz.numerics.formats import FloatFormat, Overflow, decode, ulp, widen
-from diffuzz.numerics.rounding import round_extended
+from diffuzz.numerics.formats import FloatFormat, Overflow, decode, widen
+from diffuzz.numerics.rounding import round_extended, spacing
 
 
 def read_output(output: Tensor, fmt: FloatFormat) -> Tensor:
@@ -21,10 +23,16 @@ def read_output(output: Tensor, fmt: FloatFormat) -> Tensor:
     Raises ValueError for any other dtype.
     """
     if output.dtype == fmt.dtype:
-        return widen(output)
+        if fmt.bits > 8:
+            return widen(output)
+        return _read_bytes(output.contiguous().view(torch.uint8), fmt)
     if output.dtype == torch.uint8 and fmt.bits == 8:
-        return decode(output, fmt)
+        return _read_bytes(output, fmt)
     raise ValueError(f"a tensor of {output.dtype} does not hold {fmt.name}")
+
+
+def _read_bytes(codes: Tensor, fmt: FloatFormat) -> Tensor:
+    return decode(torch.arange(256), fmt)[codes.to(torch.int32)]
 
 
 def distance(values: Tensor, truth: Tensor, fmt: FloatFormat) -> Tensor:
@@ -34,7 +42,7 @@ def distance(values: Tensor, truth: Tensor, fmt: FloatFormat) -> Tensor:
     NaN where either side is not finite, 0 where both are the same infinity or both NaN.
     """
     reachable = truth.clamp(-fmt.max_finite, fmt.max_finite)
-    error = (values - reachable).abs() / ulp(truth, fmt)
+    error = (values - reachable).abs() / spacing(truth, fmt)
     error = torch.where(values.isfinite() & ~truth.isnan(), error, torch.nan)
     same = (values == truth) | (values.isnan() & truth.isnan())
     return torch.where(same, 0.0, error)
@@ -48,7 +56,8 @@ def within(
     ``overflow`` as in :class:`~diffuzz.expected.Expected`. NaN in ``low`` or ``high`` wants NaN.
     The sign of zero is ignored.
     """
-    low_end, high_end = round_extended(low, fmt), round_extended(high, fmt)
+    low_end = round_extended(low, fmt)
+    high_end = low_end if high is low else round_extended(high, fmt)
     top = fmt.max_finite
     if overflow == "inf" and fmt.flavour != "ieee":
         overflow = "nan"
@@ -88,16 +97,18 @@ def right_elements(values: Tensor, expected: Expected) -> Tensor:
     of zero of the truth; NaN stands for NaN of any payload (use ``ExpectedBits`` for payloads).
     """
     right = _surely_right(values, expected)
-    open_ = (~right).reshape(-1).nonzero().squeeze(1)
+    settled = right
+    if expected.exact is not None:
+        same = same_value(values, expected.value, expected.fmt)
+        right = torch.where(expected.exact, same, right)
+        settled = right | expected.exact
+    open_ = (~settled).reshape(-1).nonzero().squeeze(1)
     if open_.numel():
         picked = [_pick(t, open_) for t in (values, expected.value, expected.slack)]
         assert picked[0] is not None
         assert picked[1] is not None
         low, high = interval(picked[1], picked[2])
         right.view(-1)[open_] = within(picked[0], low, high, expected.fmt, expected.overflow)
-    if expected.exact is not None:
-        same = same_value(values, expected.value, expected.fmt)
-        right = torch.where(expected.exact, same, right)
     if expected.care is not None:
         right = right | ~expected.care
     return right
@@ -118,21 +129,12 @@ def measure(values: Tensor, expected: Expected, right: Tensor) -> Measure:
     (they count in ``wrong``). ``right`` comes from :func:`right_elements`.
     """
     truth = expected.value
-    error = distance(values, truth, expected.fmt)
-    if expected.care is not None:
-        error = torch.where(expected.care, error, torch.nan)
-    counted = error.isfinite()
     total = truth.numel() if expected.care is None else int(expected.care.sum())
-    count = int(counted.sum())
-    error = torch.where(counted, error, 0.0)
-    wrong = ~right
-    n_wrong = int(wrong.sum())
-    max_ulp = float(error.max()) if error.numel() else 0.0
-    rms = float((error * error).sum() / max(count, 1)) ** 0.5
-    relative = _max_relative(values, truth, error, expected.fmt)
+    n_wrong = truth.numel() - int(right.sum())
+    max_ulp, rms, relative = _sizes(values, truth, expected.care, expected.fmt)
     if n_wrong == 0:
         return Measure(max_ulp, rms, relative, 0, total)
-    flat = int(wrong.reshape(-1).to(torch.uint8).argmax())
+    flat = int((~right).reshape(-1).to(torch.uint8).argmax())
     first = unravel(flat, tuple(truth.shape))
     return Measure(
         max_ulp,
@@ -155,12 +157,28 @@ def unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(index))
 
 
-def _max_relative(values: Tensor, truth: Tensor, error: Tensor, fmt: FloatFormat) -> float:
-    """Largest relative error; a truth below the normal range is taken as the smallest normal."""
-    magnitude = truth.abs().clamp(2.0**fmt.min_exponent, fmt.max_finite)
-    reachable = truth.clamp(-fmt.max_finite, fmt.max_finite)
-    relative = torch.where(error > 0, (values - reachable).abs() / magnitude, 0.0)
-    return float(relative.max()) if relative.numel() else 0.0
+def _sizes(
+    values: Tensor, truth: Tensor, care: Tensor | None, fmt: FloatFormat
+) -> tuple[float, float, float]:
+    """Largest and rms error in ulps and largest relative error, over pairs of finite numbers.
+
+    For the relative error, a truth below the normal range is taken as the smallest normal.
+    """
+    if truth.numel() == 0:
+        return 0.0, 0.0, 0.0
+    error = (values - truth.clamp(-fmt.max_finite, fmt.max_finite)).abs_()
+    if not math.isfinite(float(error.sum())):
+        error = torch.where(values.isfinite() & ~truth.isnan(), error, 0.0)
+    if care is not None:
+        error = torch.where(care, error, 0.0)
+    magnitude = truth.abs().clamp_(2.0**fmt.min_exponent, fmt.max_finite).nan_to_num_(nan=1.0)
+    relative = float((error / magnitude).max())
+    ulps = error.div_(spacing(truth, fmt))
+    counted = values.isfinite() & ~truth.isnan()
+    if care is not None:
+        counted &= care
+    mean = float(ulps.square().sum()) / max(int(counted.sum()), 1)
+    return float(ulps.max()), math.sqrt(mean), relative
 
 
 def _surely_right(values: Tensor, expected: Expected) -> Tensor:
@@ -169,11 +187,11 @@ def _surely_right(values: Tensor, expected: Expected) -> Tensor:
     A result is right if some point within the slack of the truth is nearer to it than half of the
     smallest gap beside it. That gap is at least ``|result| * 2**-(mantissa bits + 1)``.
     """
-    error = (values - expected.value).abs()
-    reach = values.abs() * 2.0 ** -(expected.fmt.mantissa_bits + 2)
+    error = (values - expected.value).abs_()
+    reach = values.abs().mul_(2.0 ** -(expected.fmt.mantissa_bits + 2))
     if expected.slack is not None:
         reach += expected.slack
-    return (error < reach) & values.isfinite() | (error == 0)
+    return ((error < reach) & values.isfinite()) | (error == 0)
 
 
 def _pick(tensor: Tensor | None, at: Tensor) -> Tensor | None:

@@ -7,23 +7,37 @@ turns into is a matter of policy, applied by the caller.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from diffuzz.numerics.formats import FloatFormat, Overflow, ulp
+from diffuzz.numerics.formats import FloatFormat, Overflow
+
+_EXPONENT_FIELD = 0x7FF0000000000000
+
+
+def spacing(values: Tensor, fmt: FloatFormat) -> Tensor:
+    """What :func:`diffuzz.numerics.formats.ulp` says, by float64's exponent field: the field
+    alone, read as a float64, is the power of two below a magnitude (0 for zero, infinity for
+    infinity and NaN, which counts as zero there and as infinity here)."""
+    power = (values.contiguous().view(torch.int64) & _EXPONENT_FIELD).view(torch.float64)
+    top = 2.0 ** (math.frexp(fmt.max_finite)[1] - 1)
+    return power.clamp_(2.0**fmt.min_exponent, top).mul_(2.0**-fmt.mantissa_bits)
 
 
 def round_extended(values: Tensor, fmt: FloatFormat) -> Tensor:
     """Nearest value of ``fmt``, ties to even; beyond the largest finite value, infinity."""
-    spacing = ulp(values, fmt)
-    rounded = torch.where(values.isfinite(), torch.round(values / spacing) * spacing, values)
+    step = spacing(values, fmt)
+    # Infinity and NaN pass through: rounding leaves them alone.
+    rounded = (values / step).round_().mul_(step)
     return torch.where(rounded.abs() > fmt.max_finite, torch.copysign(_INF, values), rounded)
 
 
 def truncate_extended(values: Tensor, fmt: FloatFormat) -> Tensor:
     """Nearest value of ``fmt`` toward zero. Finite values never overflow: they stop at the top."""
-    spacing = ulp(values, fmt)
-    cut = (torch.trunc(values / spacing) * spacing).clamp(-fmt.max_finite, fmt.max_finite)
+    step = spacing(values, fmt)
+    cut = (torch.trunc(values / step) * step).clamp(-fmt.max_finite, fmt.max_finite)
     return torch.where(values.isfinite(), cut, values)
 
 
