@@ -1,0 +1,1 @@
+#error "diffuzz: not emulatable: cub"
