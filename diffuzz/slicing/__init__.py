@@ -4,13 +4,22 @@
 a :class:`Slice` with a hash that is the identity of the kernel at that revision, or
 :class:`Missing` with a reason. ``load`` imports a written slice in a worker. The parts, each
 importing only from those before it: :mod:`.names`, :mod:`.bindings` and :mod:`.normal` (single
-statements), :mod:`.module` (a parsed file), :mod:`.standins`, :mod:`.closure` (across files),
-:mod:`.identity` and :mod:`.masking`, :mod:`.result`, :mod:`.cut`; :mod:`.loading` and
-:mod:`.flags` stand alone.
+statements), :mod:`.module` (a parsed file), :mod:`.tree` (a revision), :mod:`.standins`,
+:mod:`.resolution` (what a name refers to), :mod:`.closure`, :mod:`.identity` and :mod:`.masking`,
+:mod:`.result`, :mod:`.cut`; :mod:`.loading` and :mod:`.flags` stand alone.
 """
 
 from diffuzz.slicing.cut import slice_target
-from diffuzz.slicing.loading import load, unload
+from diffuzz.slicing.loading import NotInSlice, load, unload
 from diffuzz.slicing.result import EntryPoint, Missing, Parameter, Slice
 
-__all__ = ["EntryPoint", "Missing", "Parameter", "Slice", "load", "slice_target", "unload"]
+__all__ = [
+    "EntryPoint",
+    "Missing",
+    "NotInSlice",
+    "Parameter",
+    "Slice",
+    "load",
+    "slice_target",
+    "unload",
+]

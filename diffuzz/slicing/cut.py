@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diffuzz.slicing.closure import Closure, Node, Tree, Unresolved, module_name
+from diffuzz.slicing.closure import Closure
 from diffuzz.slicing.identity import definition_digests, slice_hash
 from diffuzz.slicing.masking import masked
 from diffuzz.slicing.module import ModuleCache, ParsedModule, Unit
+from diffuzz.slicing.resolution import Node
 from diffuzz.slicing.result import EntryPoint, Missing, Parameter, Slice
 from diffuzz.slicing.standins import StandInModule, parse_stand_ins
+from diffuzz.slicing.tree import Tree, Unresolved, module_name
 from diffuzz.sources import Source
 from diffuzz.target import Entry, StandIns
 
@@ -41,7 +43,7 @@ def slice_target(
             if point is None:
                 continue
             path, symbol, units = point
-            nodes = [closure.keep(path, unit) for unit in units]
+            nodes = [closure.found.keep(path, unit) for unit in units]
             roots.append((entry.name, nodes))
             found[entry.name] = _entry_point(path, symbol, units)
         if not found:
@@ -54,11 +56,11 @@ def slice_target(
         hash=slice_hash(closure, roots, extra),
         entries=found,
         definitions=definition_digests(closure),
-        files={p: masked(tree.module(p), k) for p, k in sorted(closure.kept.items())},
+        files={p: masked(tree.module(p), k) for p, k in sorted(closure.found.kept.items())},
         dependencies=frozenset(tree.looked_up.items()),
         ops=tuple(sorted(closure.ops)),
         stand_ins=_reached(closure),
-        absent=tuple(sorted(closure.absent)),
+        absent=tuple(sorted(closure.found.absent)),
     )
 
 
@@ -101,11 +103,11 @@ def _entry_point(path: str, symbol: str, units: Sequence[Unit]) -> EntryPoint:
 
 def _reached(closure: Closure) -> dict[str, str]:
     """Texts of the stand-ins in use, those included that stand-ins import themselves."""
-    todo = list(closure.used_stand_ins)
+    todo = list(closure.found.used_stand_ins)
     reached: dict[str, StandInModule] = {}
     while todo:
         name = todo.pop()
         if name not in reached:
-            reached[name] = closure.stand_ins[name]
-            todo += [m for m in reached[name].imported if m in closure.stand_ins]
+            reached[name] = closure.found.stand_ins[name]
+            todo += [m for m in reached[name].imported if m in closure.found.stand_ins]
     return {name: reached[name].text for name in sorted(reached)}

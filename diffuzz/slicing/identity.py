@@ -12,7 +12,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from diffuzz.slicing.closure import Choice, Closure, Node, Outside, Ref, module_name
+from diffuzz.slicing.closure import Closure
+from diffuzz.slicing.resolution import Choice, Node, Outside, Ref
+from diffuzz.slicing.tree import module_name
 
 
 def slice_hash(
@@ -23,12 +25,13 @@ def slice_hash(
     """Hash over the closure as seen from ``entries`` (name and units each), hexadecimal."""
     numbered = _Numbered(closure)
     named = [[name, [numbered.number(n) for n in nodes]] for name, nodes in sorted(entries)]
-    stand_ins = sorted(closure.stand_ins[name].digest for name in closure.used_stand_ins)
+    found = closure.found
+    stand_ins = sorted(found.stand_ins[name].digest for name in found.used_stand_ins)
     described = {
         "entries": named,
         "units": numbered.described(),
         "stand_ins": stand_ins,
-        "absent": sorted(closure.absent),
+        "absent": sorted(found.absent),
         "extra": sorted(extra),
     }
     return _digest(described)
@@ -100,7 +103,7 @@ def definition_digests(closure: Closure) -> dict[str, str]:
     and which names outside vLLM its names refer to. Of other definitions only the name counts, so
     that a change is told where it was made."""
     parts: dict[str, list[Any]] = {}
-    for path, kept in closure.kept.items():
+    for path, kept in closure.found.kept.items():
         module = closure.tree.module(path)
         for index in sorted(kept.units):
             unit = module.units[index]

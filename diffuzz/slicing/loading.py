@@ -24,6 +24,11 @@ from diffuzz.slicing.result import MANIFEST
 _ANNOTATIONS: int = importlib.import_module("__future__").annotations.compiler_flag
 
 
+class NotInSlice(ModuleNotFoundError):
+    """Code of the slice asked, while running, for a module the slice does not hold. That says
+    nothing about the kernel: its outcome is unknown."""
+
+
 class _SliceLoader(SourceFileLoader):
     def source_to_code(  # type: ignore[override]
         self, data: Any, path: Any, *, _optimize: int = -1
@@ -45,6 +50,7 @@ class _SliceFinder(MetaPathFinder):
         self.modules = modules
         self.owned = {name.partition(".")[0] for name in modules}
         self.absent = set(absent)
+        self.absent_packages = {name.partition(".")[0] for name in absent} - self.owned
 
     def find_spec(
         self, fullname: str, path: Any = None, target: ModuleType | None = None
@@ -58,8 +64,11 @@ class _SliceFinder(MetaPathFinder):
                 loader=_SliceLoader(fullname, file),
                 submodule_search_locations=below,
             )
-        if fullname.partition(".")[0] in self.owned or fullname in self.absent:
-            raise ModuleNotFoundError(f"{fullname} is not part of the slice", name=fullname)
+        top = fullname.partition(".")[0]
+        if fullname in self.absent or top in self.absent_packages:
+            raise ModuleNotFoundError(f"{fullname} is absent here", name=fullname)
+        if top in self.owned:
+            raise NotInSlice(f"missing {fullname} (imported while running)", name=fullname)
         return None
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diffuzz.slicing.closure import Kept
 from diffuzz.slicing.module import Condition, ParsedModule, Position, Span, Unit
 from diffuzz.slicing.names import ImportedName
+from diffuzz.slicing.resolution import Kept
 
 
 class _Sheet:

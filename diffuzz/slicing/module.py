@@ -7,7 +7,6 @@ worked out when a slice first asks for it. Nothing here knows the module's path 
 from __future__ import annotations
 
 import ast
-import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -36,16 +35,15 @@ Kind = Literal["function", "class", "import", "other"]
 Branch = tuple[int, bool]
 """A condition by its index, and whether its body (or else its ``else`` part) is meant."""
 
-# Decorators that promise to change speed, tracing or typing but not what a call computes. They are
-# left out of slices (and of hashes): they would drag in machinery that has nothing to do with the
-# kernel. Everything else is kept, and must resolve like any other name.
+# Decorators that promise to change speed or tracing but not what a call computes: compiling,
+# capturing graphs, spans. They are left out of slices and of hashes, because they would drag in
+# machinery that has nothing to do with the kernel. Every other decorator is kept and must resolve
+# like any other name, so that one that matters is never lost.
 TRANSPARENT_DECORATORS = (
     "torch.compile",
     "torch.compiler.",
     "torch._dynamo.",
     "torch.cuda.nvtx.",
-    "typing.",
-    "typing_extensions.",
     "vllm.compilation.",
     "vllm.tracing.",
 )
@@ -128,8 +126,9 @@ class ParsedModule:
     """Units of one file and where names are bound."""
 
     def __init__(self, text: str) -> None:
-        self.lines = text.encode("utf-8").split(b"\n")
+        text = text.removeprefix("\ufeff")
         try:
+            self.lines = text.encode("utf-8").split(b"\n")
             tree = ast.parse(text)
         except (SyntaxError, ValueError) as error:
             raise Unparsable(f"line {getattr(error, 'lineno', 0)}: {error.args[0]}") from None
@@ -370,7 +369,3 @@ class ModuleCache:
         if isinstance(module, Unparsable):
             raise module
         return module
-
-
-def content_key(blob_id: str | None, text: str) -> str:
-    return blob_id or hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
