@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
-from diffuzz.executors.ttir.values import pick
+from diffuzz.executors.ttir.addresses import Address
+from diffuzz.executors.ttir.values import merge, pick
+
+Value = Tensor | Address
 
 
 class Frame:
@@ -12,7 +17,8 @@ class Frame:
 
     ``pids`` are the linear ids of the active programs. A frame for part of its parent's programs
     has ``index``, their positions among the parent's; values it does not have itself are taken
-    from the parent and cut down on first use.
+    from the parent and cut down on first use. ``frame[name]`` is always a tensor; :meth:`raw`
+    leaves an address in its parts.
     """
 
     __slots__ = ("index", "parent", "pids", "programs", "values")
@@ -22,7 +28,7 @@ class Frame:
         self.programs = pids.shape[0]
         self.parent = parent
         self.index = index
-        self.values: dict[str, Tensor] = {}
+        self.values: dict[str, Value] = {}
 
     def part(self, index: Tensor) -> Frame:
         """A frame for the programs at positions ``index``."""
@@ -32,14 +38,32 @@ class Frame:
         """A frame for the same programs whose values do not outlive it."""
         return Frame(self.pids, self)
 
-    def __getitem__(self, name: str) -> Tensor:
+    def raw(self, name: str) -> Value:
         value = self.values.get(name)
         if value is not None:
             return value
         if self.parent is None:
             raise KeyError(name)
-        value = self.parent[name]
-        if self.index is not None and value.shape[0] != 1:
-            value = pick(value, self.index)
-            self.values[name] = value
+        value = self.parent.raw(name)
+        if self.index is not None:
+            value = self.values[name] = picked(value, self.index)
         return value
+
+    def __getitem__(self, name: str) -> Tensor:
+        value = self.values.get(name)
+        if value is None:
+            value = self.raw(name)
+        if isinstance(value, Address):
+            value = self.values[name] = value.total()
+        return value
+
+
+def picked(value: Value, index: Tensor) -> Value:
+    """Rows ``index`` of the program axis; a uniform value stays as it is."""
+    return value.picked(index) if isinstance(value, Address) else pick(value, index)
+
+
+def merged(programs: int, parts: Sequence[tuple[Tensor, Value]]) -> Tensor:
+    """One value from ``(positions, value)`` parts that together cover all ``programs``."""
+    plain = [(at, v.total() if isinstance(v, Address) else v) for at, v in parts]
+    return merge(programs, plain)

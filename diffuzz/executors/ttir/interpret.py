@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 
 from diffuzz.executors.ttir.errors import Unsupported
-from diffuzz.executors.ttir.frames import Frame
+from diffuzz.executors.ttir.frames import Frame, Value, merged, picked
 from diffuzz.executors.ttir.ir import Block, Op
 from diffuzz.executors.ttir.knobs import Knobs
 from diffuzz.executors.ttir.locations import locate
 from diffuzz.executors.ttir.memory import Fault, Memory, Notice
 from diffuzz.executors.ttir.plan import Plan
-from diffuzz.executors.ttir.values import merge, pick
 from diffuzz.outcome import Location, Report
 
 Grid = tuple[int, int, int]
@@ -42,19 +41,19 @@ class Run:
     def locate(self, op: Op) -> Location | None:
         return locate(self.plan.module, op, self.root)
 
-    def notice(self, op: Op, pids: Tensor) -> Notice:
-        """Where the sanitizer tells what it saw at ``op``; ``pids`` has one entry per lane."""
+    def notice(self, op: Op) -> Notice:
+        """Where the sanitizer tells what it saw at ``op``. Each kind is reported once per
+        operation and argument."""
 
         def heard(fault: Fault) -> None:
             key = (id(op), fault.kind, fault.argument)
             if key in self._reported:
                 return
             self._reported.add(key)
-            programs = fault.programs or (int(pids.reshape(-1)[fault.lane]),)
-            first = self.program(programs[0])
+            first = None if fault.program is None else self.program(fault.program)
             message = fault.message
-            if len(programs) > 1:
-                message += f", programs {first} and {self.program(programs[1])}"
+            if fault.other is not None:
+                message += f", programs {first} and {self.program(fault.other)}"
             self.reports.append(Report(fault.kind, message, fault.argument, self.locate(op), first))
 
         return heard
@@ -64,7 +63,7 @@ class Run:
         x, y, _ = self.grid
         return linear % x, linear // x % y, linear // (x * y)
 
-    def call(self, function: Op, values: Sequence[Tensor], pids: Tensor) -> list[Tensor]:
+    def call(self, function: Op, values: Sequence[Value], pids: Tensor) -> list[Value]:
         """Run a function for the programs ``pids`` and return its results."""
         frame = Frame(pids)
         frame.values.update(zip(function.operands, values, strict=True))
@@ -73,7 +72,7 @@ class Run:
             return self.block(blocks[0], frame)
         return _Branches(self, blocks, frame).run()
 
-    def block(self, block: Block, frame: Frame, keep: bool = False) -> list[Tensor]:
+    def block(self, block: Block, frame: Frame, keep: bool = False) -> list[Value]:
         """Run a block; returns the values its terminator passes on. ``keep`` leaves values alive
         that later blocks of the function may use."""
         values = frame.values
@@ -89,7 +88,7 @@ class Run:
             if not keep:
                 for name in op.kill:
                     values.pop(name, None)
-        passed = [frame[name] for name in block.terminator.operands]
+        passed = [frame.raw(name) for name in block.terminator.operands]
         if not keep:
             for name in block.terminator.kill:
                 values.pop(name, None)
@@ -107,11 +106,11 @@ class _Branches:
         self.dominator = _dominators(self.blocks, self.order)
         self.frame = frame
         # Per block: (positions among all programs, values for the block's arguments).
-        self.arrivals: dict[int, list[tuple[Tensor, list[Tensor]]]] = {}
+        self.arrivals: dict[int, list[tuple[Tensor, list[Value]]]] = {}
         self.entered: dict[int, tuple[Frame, Tensor]] = {}
-        self.returned: list[tuple[Tensor, list[Tensor]]] = []
+        self.returned: list[tuple[Tensor, list[Value]]] = []
 
-    def run(self) -> list[Tensor]:
+    def run(self) -> list[Value]:
         for at, block in enumerate(self.blocks):
             if at == 0:
                 frame, positions = self.frame, torch.arange(self.frame.programs)
@@ -127,7 +126,7 @@ class _Branches:
             return first
         programs = self.frame.programs
         return [
-            merge(programs, [(where, values[k]) for where, values in self.returned])
+            merged(programs, [(where, values[k]) for where, values in self.returned])
             for k in range(len(first))
         ]
 
@@ -146,19 +145,17 @@ class _Branches:
             parts = [
                 (torch.searchsorted(positions, where), values[k]) for where, values in arrivals
             ]
-            frame.values[name] = merge(len(positions), parts)
+            frame.values[name] = merged(len(positions), parts)
         return frame, positions
 
-    def leave(
-        self, at: int, end: Op, frame: Frame, positions: Tensor, passed: list[Tensor]
-    ) -> None:
+    def leave(self, at: int, end: Op, frame: Frame, positions: Tensor, passed: list[Value]) -> None:
         if end.name == "tt.return":
             self.returned.append((positions, passed))
             return
         if end.name == "cf.br":
             targets: list[tuple[tuple[str, list[str]], Tensor | None]] = [(end.successors[0], None)]
         elif end.name == "cf.cond_br":
-            condition = passed[0]
+            condition = frame[end.operands[0]]
             if condition.shape[0] == 1 or bool(condition.all()) or not bool(condition.any()):
                 taken = 0 if bool(condition[0]) else 1
                 targets = [(end.successors[taken], None)]
@@ -170,10 +167,10 @@ class _Branches:
         else:
             raise Unsupported(f"unsupported op {end.name}")
         for (label, names), index in targets:
-            values = [frame[name] for name in names]
+            values = [frame.raw(name) for name in names]
             where = positions
             if index is not None:
-                values = [pick(v, index) for v in values]
+                values = [picked(v, index) for v in values]
                 where = positions[index]
             self.arrivals.setdefault(self.order[label], []).append((where, values))
 

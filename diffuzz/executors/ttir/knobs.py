@@ -13,6 +13,8 @@ class Knobs:
     without ``other`` reads (hardware was measured to give 0). ``max_iterations`` bounds ``while``
     loops. ``races`` and ``views`` switch these checks. ``chunk_bytes`` is the size a single value
     may have: programs are run in groups small enough for it, at most ``max_programs`` at once.
+    ``threads`` is torch's thread count while a kernel runs: its operations are small, and
+    threads that wait for each other on a busy machine cost far more than they bring.
     ``autotune_config`` is the position of the configuration autotuned kernels run with.
     """
 
@@ -23,4 +25,5 @@ class Knobs:
     views: bool = True
     chunk_bytes: int = 1 << 21
     max_programs: int = 4096
+    threads: int = 1
     autotune_config: int = 0

@@ -7,7 +7,8 @@ arguments, ``heuristics`` and ``autotune`` decorators are Triton's own code up t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,7 +114,7 @@ class Launcher:
         kernel, bound = self.kernel(function, args, kwargs)
         if not warmup:
             shape = grid(dict(bound)) if callable(grid) else grid
-            with torch.no_grad():
+            with torch.no_grad(), _threads(self.knobs.threads):
                 self._execute(kernel, bound, _grid(shape))
         return kernel
 
@@ -136,6 +137,16 @@ class Launcher:
     def binary(self, key: Key) -> str | None:
         """Compile a launch seen before to machine code: None, or the compiler's message."""
         return self.compiler.binary(self.compiled[key])
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    previous = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(previous)
 
 
 def _grid(shape: Any) -> Grid:

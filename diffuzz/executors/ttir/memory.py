@@ -15,7 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from diffuzz.executors.ttir.shadow import Clash, Owners, read_clash, write_clash
+from diffuzz.executors.ttir.addresses import Rows
+from diffuzz.executors.ttir.errors import Unsupported
+from diffuzz.executors.ttir.shadow import WRITE_LANES, WRITE_WRITE, Clash
 from diffuzz.executors.ttir.values import RAW, distinct
 from diffuzz.executors.ttir.windows import (
     MIDDLE,
@@ -23,21 +25,20 @@ from diffuzz.executors.ttir.windows import (
     Storage,
     Window,
     extent,
-    has_gaps,
     members_of,
 )
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something the sanitizer saw. ``lane`` is the flat position of the first bad lane, ``lanes``
-    how many there are; ``programs`` linear ids where the fault itself knows them."""
+    """Something the sanitizer saw. ``program`` is a linear program id, None where no single one
+    is to blame; ``other`` the second program of a race."""
 
     kind: str
     message: str
     argument: str
-    lane: int
-    programs: tuple[int, ...] = ()
+    program: int | None
+    other: int | None = None
 
 
 Notice = Callable[[Fault], None]
@@ -69,12 +70,10 @@ class Memory:
             if key:
                 self._storages[key] = storage
         storage.is_written |= written
-        if storage.owners is not None:
-            storage.owners.track_reads |= written
         size = tensor.element_size()
         first = int(tensor.storage_offset()) * size
         low, high = first, first + extent(tensor) * size
-        members = members_of(tensor) if self.views and has_gaps(tensor) else None
+        members = members_of(tensor) if self.views else None
         if not self.views:
             low, high = 0, storage.nbytes
         origin = ((len(self.windows) + 1) << WINDOW_BITS) + MIDDLE
@@ -99,102 +98,125 @@ class Memory:
             mapped = torch.where(inside, address - window.origin + window.storage.pointer, mapped)
         return mapped
 
-    # -- accesses; all lanes are active, `pids` broadcasts against `address`
+    # -- accesses; every lane is active
 
-    def load(self, address: Tensor, size: int, pids: Tensor, fill: int, notice: Notice) -> Tensor:
-        """Integers of ``size`` bytes at each address; ``fill`` where there is no memory."""
-        if address.numel() == 0:
-            return torch.empty(address.shape, dtype=RAW[size])
-        low, high = (int(x) for x in torch.aminmax(address))
-        window = self._one_window(low, high)
+    def load(self, rows: Rows, size: int, fill: int, notice: Notice) -> Tensor:
+        """Integers of ``size`` bytes, ``[rows, length]``; ``fill`` where there is no memory."""
+        count = rows.starts.shape[0]
+        if count == 0:
+            return torch.empty((0, rows.length), dtype=RAW[size])
+        low, high = (int(x) for x in torch.aminmax(rows.starts))
+        window = self._one_window(low, high + (rows.length - 1) * size)
         if window is None:
-            return self._load_apart(address, size, pids, fill, notice)
-        fine = self._within(window, low, high, address, size, "load", notice)
+            return self._load_apart(rows, size, fill, notice)
+        if not self._all_in_view(window, rows, low, high, size):
+            if rows.length > 1:
+                apart = self.load(rows.exploded(size), size, fill, notice)
+                return apart.view(count, rows.length)
+            return self._load_checked(window, rows, size, fill, notice)
+        if window.storage.virtual:
+            return torch.zeros((count, rows.length), dtype=RAW[size])
+        return self._load_from(window, rows, size, notice)
+
+    def _load_from(self, window: Window, rows: Rows, size: int, notice: Notice) -> Tensor:
         storage = window.storage
-        if storage.virtual:
-            return torch.zeros(address.shape, dtype=RAW[size])
-        if fine is not None:
-            if not storage.nbytes:
-                return torch.full(address.shape, fill, dtype=RAW[size])
-            address = torch.where(fine, address, window.origin)
-            low, high = (int(x) for x in torch.aminmax(address))
-        index = _element(address, window.origin, size)
-        flat = index.reshape(-1)
+        index = _element(rows.starts, window.origin, size)
         if storage.poison is not None:
-            self._check_poison(window, flat, size, notice)
+            self._check_poison(window, index, rows, size, notice)
         if self.races and (storage.is_written or storage.owners is not None):
-            ends = (low - window.origin) // size, (high - window.origin) // size
-            self._note(
-                window,
-                size,
-                notice,
-                lambda o, i, p, lo, hi: read_clash(o, i, p, lo, hi),
-                index,
-                pids,
-                ends,
-            )
-        got = storage.typed(size).index_select(0, flat).view(address.shape)
-        return got if fine is None else torch.where(fine, got, torch.tensor(fill, dtype=got.dtype))
-
-    def store(
-        self, address: Tensor, values: Tensor, size: int, pids: Tensor, notice: Notice
-    ) -> None:
-        """Write integers of ``size`` bytes; 1-D ``address``, ``values`` and ``pids``."""
-        if address.numel() == 0:
-            return
-        low, high = (int(x) for x in torch.aminmax(address))
-        window = self._one_window(low, high)
-        if window is None:
-            for lanes in self._reachable(address, size, "store", notice):
-                self.store(address[lanes], values[lanes], size, pids[lanes], _relane(notice, lanes))
-            return
-        fine = self._within(window, low, high, address, size, "store", notice)
-        storage = window.storage
-        if storage.virtual:
-            return
-        if fine is not None:
-            address, values, pids = address[fine], values[fine], pids[fine]
-            if not address.numel():
-                return
-            low, high = (int(x) for x in torch.aminmax(address))
-        index = _element(address, window.origin, size)
+            self._note_read(window, index, rows, size, notice)
         memory = storage.typed(size)
-        if not self.races:
-            memory[index] = values
+        if rows.length == 1:
+            return memory.index_select(0, index).unsqueeze(1)
+        return _every_row(memory, rows.length).index_select(0, index)
+
+    def _load_checked(
+        self, window: Window, rows: Rows, size: int, fill: int, notice: Notice
+    ) -> Tensor:
+        """A load of single elements some of which may be outside the argument's view."""
+        inside = self._report_outside(window, rows, size, "load", notice)
+        storage = window.storage
+        if storage.virtual or not bool(inside.any()):
+            value = 0 if storage.virtual else fill
+            return torch.full((rows.starts.shape[0], 1), value, dtype=RAW[size])
+        if bool(inside.all()):
+            return self._load_from(window, rows, size, notice)
+        lanes = inside.nonzero().squeeze(1)
+        result = torch.full((rows.starts.shape[0], 1), fill, dtype=RAW[size])
+        result[lanes] = self._load_from(window, rows.kept(lanes), size, notice)
+        return result
+
+    def _load_apart(self, rows: Rows, size: int, fill: int, notice: Notice) -> Tensor:
+        """A load whose lanes go to several arguments, or to none."""
+        single = rows.exploded(size)
+        result = torch.full((single.starts.shape[0], 1), fill, dtype=RAW[size])
+        for lanes in self._reachable(single, size, "load", notice):
+            part = single.kept(lanes)
+            result[lanes] = self.load(part, size, fill, notice)
+        return result.view(rows.starts.shape[0], rows.length)
+
+    def store(self, rows: Rows, values: Tensor, size: int, notice: Notice) -> None:
+        """Write integers of ``size`` bytes; ``values`` is ``[rows, length]``."""
+        if rows.starts.shape[0] == 0:
+            return
+        low, high = (int(x) for x in torch.aminmax(rows.starts))
+        window = self._one_window(low, high + (rows.length - 1) * size)
+        if window is not None and self._all_in_view(window, rows, low, high, size):
+            if not window.storage.virtual:
+                self._store_to(window, rows, values, size, notice)
+            return
+        single, values = rows.exploded(size), values.reshape(-1, 1)
+        if window is None:
+            for lanes in self._reachable(single, size, "store", notice):
+                self.store(single.kept(lanes), values[lanes], size, notice)
+            return
+        inside = self._report_outside(window, single, size, "store", notice)
+        if not window.storage.virtual and bool(inside.any()):
+            lanes = inside.nonzero().squeeze(1)
+            kept = single.kept(lanes)
+            self._store_to(window, kept, values[lanes], size, notice)
+
+    def _store_to(
+        self, window: Window, rows: Rows, values: Tensor, size: int, notice: Notice
+    ) -> None:
+        storage = window.storage
+        index = _element(rows.starts, window.origin, size)
+        memory = storage.typed(size)
+        if not self.races or self._is_clear_write(window, index, rows, size):
+            _write_rows(memory, index, rows.length, values)
         else:
-            ends = (low - window.origin) // size, (high - window.origin) // size
-            self._store_watched(window, memory, index, values, pids, ends, size, notice)
+            self._store_watched(window, memory, rows, values, size, notice)
         if storage.poison is not None:
-            for byte in range(size):
-                storage.poison[index * size + byte] = False
+            unwritten = _every_row(storage.poison, rows.length * size)
+            first = index * size
+            for byte in range(rows.length * size):
+                unwritten[first, byte] = False
 
     def update(
-        self,
-        address: Tensor,
-        size: int,
-        notice: Notice,
-        combine: Callable[[Tensor], Tensor],
+        self, rows: Rows, size: int, notice: Notice, combine: Callable[[Tensor], Tensor]
     ) -> None:
         """Atomically replace the integers at distinct addresses by ``combine`` of them."""
+        address = rows.starts
         low, high = (int(x) for x in torch.aminmax(address))
         window = self._one_window(low, high)
         if window is None:
-            raise ValueError("atomic operation across arguments")
-        fine = self._within(window, low, high, address, size, "atomic", notice)
+            raise Unsupported("atomic operation across several tensors")
         storage = window.storage
+        inside = None
+        if not self._all_in_view(window, rows, low, high, size):
+            inside = self._report_outside(window, rows, size, "atomic", notice)
         if storage.virtual or not storage.nbytes:
             combine(torch.zeros(address.shape, dtype=RAW[size]))
             return
-        if fine is not None:
-            address = torch.where(fine, address, window.origin)
+        if inside is not None:
+            address = torch.where(inside, address, window.origin)
         index = _element(address, window.origin, size)
         if storage.poison is not None:
-            self._check_poison(window, index, size, notice)
+            self._check_poison(window, index, rows, size, notice)
         memory = storage.typed(size)
-        before = memory.index_select(0, index)
-        after = combine(before)
-        if fine is not None:
-            index, after = index[fine], after[fine]
+        after = combine(memory.index_select(0, index))
+        if inside is not None:
+            index, after = index[inside], after[inside]
         memory[index] = after
 
     # -- the checks
@@ -205,165 +227,113 @@ class Memory:
             return None
         return self.windows[at - 1]
 
-    def _within(
-        self,
-        window: Window,
-        low: int,
-        high: int,
-        address: Tensor,
-        size: int,
-        kind: str,
-        notice: Notice,
-    ) -> Tensor | None:
-        """None if every lane may go ahead, else which lanes may. Reports the others."""
+    def _all_in_view(self, window: Window, rows: Rows, low: int, high: int, size: int) -> bool:
         origin = window.origin
-        if self.may_misalign and size > 1:
-            odd = ((address - origin) & (size - 1)) != 0
-            if bool(odd.any()):
-                self._outside(window, odd, address, size, f"misaligned {kind}", notice)
-                return ~odd & self._in_storage(window, address, size)
-        in_view = low >= origin + window.low and high + size <= origin + window.high
-        if in_view and window.members is None:
-            return None
-        offset = address - origin
+        if low < origin + window.low or high + rows.length * size > origin + window.high:
+            return False
+        if self.may_misalign and size > 1 and bool(((rows.starts - origin) & (size - 1)).any()):
+            return False
+        return window.members is None or window.members.hold(
+            rows.starts - (origin + window.low), rows.length * size
+        )
+
+    def _report_outside(
+        self, window: Window, rows: Rows, size: int, kind: str, notice: Notice
+    ) -> Tensor:
+        """Report single elements outside the view; returns which are inside the storage."""
+        offset = rows.starts - window.origin
         bad = (offset < window.low) | (offset + size > window.high)
         if window.members is not None:
-            at = ((offset - window.low) // window.itemsize).clamp(0, len(window.members) - 1)
-            bad |= ~window.members[at]
-        if not bool(bad.any()):
-            return None
-        self._outside(window, bad, address, size, kind, notice)
-        inside = self._in_storage(window, address, size)
-        return None if bool(inside.all()) else inside
+            bad |= ~window.members.each(offset - window.low)
+        inside = (offset >= 0) & (offset + size <= window.storage.nbytes)
+        if self.may_misalign and size > 1:
+            odd = (offset & (size - 1)) != 0
+            if bool(odd.any()):
+                bad, kind = odd, f"misaligned {kind}"
+                inside &= ~odd
+        if bool(bad.any()):
+            lanes = bad.nonzero().squeeze(1)
+            # The lane furthest off tells most.
+            worst = int(lanes[(offset[lanes] - window.low).abs().argmax()])
+            message = (
+                f"{kind} of {size} bytes at {window.describe(int(offset[worst]))}"
+                f" of argument '{window.argument}'; {len(distinct(offset[lanes]))} elements"
+            )
+            notice(Fault("out-of-bounds", message, window.argument, int(rows.owner()[worst])))
+        return inside
 
-    def _in_storage(self, window: Window, address: Tensor, size: int) -> Tensor:
-        offset = address - window.origin
-        return (offset >= 0) & (offset + size <= window.storage.nbytes)
-
-    def _outside(
-        self, window: Window, bad: Tensor, address: Tensor, size: int, kind: str, notice: Notice
+    def _check_poison(
+        self, window: Window, index: Tensor, rows: Rows, size: int, notice: Notice
     ) -> None:
-        lanes = bad.reshape(-1).nonzero().squeeze(1)
-        offset = address.reshape(-1)[lanes] - window.origin
-        # The lane furthest from the storage tells most.
-        worst = (offset - window.low).abs().argmax()
-        message = (
-            f"{kind} of {size} bytes at {window.describe(int(offset[worst]))}"
-            f" of argument '{window.argument}', {len(lanes)} lanes"
-        )
-        notice(Fault("out-of-bounds", message, window.argument, int(lanes[worst])))
-
-    def _check_poison(self, window: Window, flat: Tensor, size: int, notice: Notice) -> None:
         poison = window.storage.poison
         assert poison is not None
-        bad = poison.index_select(0, flat * size)
-        for byte in range(1, size):
-            bad = bad | poison.index_select(0, flat * size + byte)
-        if bool(bad.any()):
-            lane = int(bad.nonzero()[0])
-            offset = int(flat[lane]) * size - window.low
+        unwritten = _every_row(poison, rows.length * size).index_select(0, index * size)
+        if bool(unwritten.any()):
+            row, byte = (int(x) for x in unwritten.nonzero()[0])
+            offset = int(index[row]) * size + byte // size * size - window.low
             message = (
                 f"read of {size} bytes nobody has written, at byte {offset}"
-                f" of argument '{window.argument}', {int(bad.sum())} lanes"
+                f" of argument '{window.argument}'"
             )
-            notice(Fault("uninitialised", message, window.argument, lane))
-
-    def _note(
-        self,
-        window: Window,
-        size: int,
-        notice: Notice,
-        check: Callable[[Owners, Tensor, Tensor, int, int], Clash | None],
-        index: Tensor,
-        pids: Tensor,
-        ends: tuple[int, int],
-    ) -> None:
-        """Run a race check at the granularity the storage's owners are kept at."""
-        owners = window.storage.owners_for(size)
-        for part, (sub, low, high) in enumerate(_parts(index, size // owners.size, ends)):
-            clash = check(owners, sub, pids, low, high)
-            if clash is not None and part == 0:
-                self._race(window, clash, owners.size, notice)
+            notice(Fault("uninitialised", message, window.argument, int(rows.owner()[row])))
 
     def _race(self, window: Window, clash: Clash, size: int, notice: Notice) -> None:
         message = f"{clash.what}: byte {clash.element * size - window.low} of '{window.argument}'"
-        who = (clash.first, clash.second)
-        notice(Fault("race", message, window.argument, -1, who))
+        notice(Fault("race", message, window.argument, clash.first, clash.second))
+
+    def _note_read(
+        self, window: Window, index: Tensor, rows: Rows, size: int, notice: Notice
+    ) -> None:
+        owners = window.storage.owners_for(size)
+        ratio, pids = size // owners.size, rows.owner()
+        if owners.is_clear_read(index * ratio, rows.length * ratio, pids):
+            return
+        clash = owners.read_clash(*_elements(index, rows.length, ratio, pids))
+        if clash is not None:
+            self._race(window, clash, owners.size, notice)
+
+    def _is_clear_write(self, window: Window, index: Tensor, rows: Rows, size: int) -> bool:
+        owners = window.storage.owners_for(size)
+        ratio = size // owners.size
+        return owners.is_clear_write(index * ratio, rows.length * ratio, rows.owner())
 
     def _store_watched(
         self,
         window: Window,
         memory: Tensor,
-        index: Tensor,
+        rows: Rows,
         values: Tensor,
-        pids: Tensor,
-        ends: tuple[int, int],
         size: int,
         notice: Notice,
     ) -> None:
         owners = window.storage.owners_for(size)
+        single = rows.exploded(size)
+        index, pids = _element(single.starts, window.origin, size), single.owner()
+        values = values.reshape(-1)
+        changes = memory.index_select(0, index) != values
         ratio = size // owners.size
-        near = ends[0] * ratio <= max(owners.written.high, owners.read.high) and (
-            (ends[1] + 1) * ratio > min(owners.written.low, owners.read.low)
-        )
-        if near:
-            changes = memory.index_select(0, index) != values
-            for sub, low, high in _parts(index, ratio, ends):
-                clash = write_clash(owners, sub, changes, pids, low, high)
-                if clash is not None:
-                    self._race(window, clash, owners.size, notice)
-                    break
+        fine, fine_pids = _elements(index, 1, ratio, pids)
+        if ratio > 1:
+            changes = changes.repeat_interleave(ratio)
+        clash = owners.write_clash(fine, changes, fine_pids)
         memory[index] = values
-        lost = memory.index_select(0, index) != values
-        if bool(lost.any()):
-            self._report_lost(window, index, pids, lost, size, notice)
-        for sub, low, high in _parts(index, ratio, ends):
-            owners.note_write(sub, pids, low, high)
+        if clash is None:
+            lost = memory.index_select(0, index) != values
+            if bool(lost.any()):
+                clash = _lost(index * ratio, pids, lost)
+        if clash is not None:
+            self._race(window, clash, owners.size, notice)
 
-    def _report_lost(
-        self,
-        window: Window,
-        index: Tensor,
-        pids: Tensor,
-        lost: Tensor,
-        size: int,
-        notice: Notice,
-    ) -> None:
-        """Two lanes of one store wrote different values to one element."""
-        lane = int(lost.nonzero()[0])
-        rivals = pids[index == index[lane]]
-        mine = int(pids[lane])
-        other = rivals[rivals != mine]
-        if len(other):
-            what = "different values written by two programs"
-            clash = Clash(what, int(index[lane]), mine, int(other[0]))
-        else:
-            what = "different values written by two lanes of one program"
-            clash = Clash(what, int(index[lane]), mine, mine)
-        self._race(window, clash, size, notice)
-
-    def _load_apart(
-        self, address: Tensor, size: int, pids: Tensor, fill: int, notice: Notice
-    ) -> Tensor:
-        """A load whose lanes go to several arguments, or to none."""
-        flat = address.reshape(-1)
-        flat_pids = pids.expand(address.shape).reshape(-1)
-        result = torch.full(flat.shape, fill, dtype=RAW[size])
-        for lanes in self._reachable(flat, size, "load", notice):
-            result[lanes] = self.load(
-                flat[lanes], size, flat_pids[lanes], fill, _relane(notice, lanes)
-            )
-        return result.view(address.shape)
-
-    def _reachable(self, flat: Tensor, size: int, kind: str, notice: Notice) -> Iterator[Tensor]:
+    def _reachable(self, rows: Rows, size: int, kind: str, notice: Notice) -> Iterator[Tensor]:
         """Positions of the lanes of each window; lanes of none are reported."""
-        for lanes in _groups(flat):
-            first = int(flat[lanes[0]])
-            if self._one_window(first, first) is None:
-                message = f"{kind} of {size} bytes at an address outside every argument"
-                notice(Fault("out-of-bounds", message, "", int(lanes[0])))
-            else:
+        ids = rows.starts >> WINDOW_BITS
+        for i in distinct(ids).tolist():
+            lanes = (ids == i).nonzero().squeeze(1)
+            if 1 <= i <= len(self.windows):
                 yield lanes
+            else:
+                message = f"{kind} of {size} bytes at an address outside every argument"
+                notice(Fault("out-of-bounds", message, "", int(rows.owner()[lanes[0]])))
 
 
 def _element(address: Tensor, origin: int, size: int) -> Tensor:
@@ -371,22 +341,40 @@ def _element(address: Tensor, origin: int, size: int) -> Tensor:
     return offset if size == 1 else offset >> (size.bit_length() - 1)
 
 
-def _parts(index: Tensor, ratio: int, ends: tuple[int, int]) -> list[tuple[Tensor, int, int]]:
-    """Indices of the ``ratio`` finer elements of each element, with their range."""
-    if ratio == 1:
-        return [(index, *ends)]
-    return [(index * ratio + k, ends[0] * ratio + k, ends[1] * ratio + k) for k in range(ratio)]
+def _elements(index: Tensor, length: int, ratio: int, pids: Tensor) -> tuple[Tensor, Tensor]:
+    """Every element of rows, in units ``ratio`` times finer, and its program."""
+    count = length * ratio
+    if count == 1:
+        return index, pids
+    each = ((index * ratio).unsqueeze(1) + torch.arange(count)).reshape(-1)
+    return each, pids.repeat_interleave(count)
 
 
-def _groups(address: Tensor) -> list[Tensor]:
-    """Positions of the lanes of each window."""
-    ids = address >> WINDOW_BITS
-    return [(ids == i).nonzero().squeeze(1) for i in distinct(ids).tolist()]
+def _every_row(memory: Tensor, length: int) -> Tensor:
+    """View of every run of ``length`` neighbours: row i starts at element i."""
+    return memory.as_strided((max(memory.shape[0] - length + 1, 0), length), (1, 1))
 
 
-def _relane(notice: Notice, lanes: Tensor) -> Notice:
-    def renamed(fault: Fault) -> None:
-        lane = int(lanes[fault.lane]) if fault.lane >= 0 else fault.lane
-        notice(Fault(fault.kind, fault.message, fault.argument, lane, fault.programs))
+def _write_rows(memory: Tensor, index: Tensor, length: int, values: Tensor) -> None:
+    if length == 1:
+        memory[index] = values.reshape(-1)
+        return
+    first = int(index[0]) % length
+    offset = index - first
+    if bool((offset % length == 0).all()):
+        # Rows on a common grid are copied whole.
+        count = (memory.shape[0] - first) // length
+        grid = memory[first : first + count * length].view(count, length)
+        grid.index_copy_(0, offset // length, values)
+    else:
+        memory[index.unsqueeze(1) + torch.arange(length)] = values
 
-    return renamed
+
+def _lost(index: Tensor, pids: Tensor, lost: Tensor) -> Clash:
+    """Two lanes of one store wrote different values to one element; the later one stayed."""
+    lane = int(lost.nonzero()[0])
+    mine = int(pids[lane])
+    others = pids[(index == index[lane]) & (pids != mine)]
+    if len(others):
+        return Clash(WRITE_WRITE, int(index[lane]), mine, int(others[0]))
+    return Clash(WRITE_LANES, int(index[lane]), mine, mine)

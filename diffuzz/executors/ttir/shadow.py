@@ -1,11 +1,13 @@
-"""What the sanitizer remembers about memory: who wrote and read each element in this launch, and
-which bytes nobody has written yet.
+"""What the sanitizer remembers of a launch: who wrote and who read each element.
 
 A race is two programs at one address, at least one of them writing, neither atomically, and the
 order showing: two writes of different values, or a read of what another program writes. Programs
 run in some order here, so an order-dependent access is seen as one of three: a write over another
 program's different value, a read of another program's write, a write that changes what another
 program has read.
+
+Rows that nobody else comes near are kept as spans, which cost one entry a row. Once accesses
+overlap between programs (or in part), a storage's owners are kept for each element.
 """
 
 from __future__ import annotations
@@ -15,13 +17,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from diffuzz.executors.ttir.spans import Spans
+
 MANY = -1
-_LOG_LIMIT = 1 << 24
+
+WRITE_WRITE = "different values written by two programs"
+WRITE_LANES = "different values written by two lanes of one program"
+READ_WRITE = "read of an element another program writes"
+WRITE_READ = "write to an element another program reads"
 
 
 @dataclass(frozen=True)
 class Clash:
-    """A race: the element (in units of the access size) and the two programs, linear ids."""
+    """A race: the element and the two programs (linear ids)."""
 
     what: str
     element: int
@@ -29,24 +37,10 @@ class Clash:
     second: int
 
 
-class _Log:
-    """Accesses not yet entered in the map: cheap while nobody else comes near them."""
-
-    def __init__(self) -> None:
-        self.entries: list[tuple[Tensor, Tensor]] = []
-        self.low, self.high = 1 << 62, -1
-        self.lanes = 0
-
-    def add(self, index: Tensor, pids: Tensor, low: int, high: int) -> None:
-        self.entries.append((index, pids))
-        self.low, self.high = min(self.low, low), max(self.high, high)
-        self.lanes += index.numel()
-
-
 class Owners:
     """Last writer and readers of each element of one storage, elements of ``size`` bytes.
 
-    Maps hold linear program id + 1; 0 is nobody, ``MANY`` (readers only) more than one program.
+    The maps hold linear program id + 1; 0 is nobody, ``MANY`` (readers only) several programs.
     """
 
     def __init__(self, nbytes: int, size: int, track_reads: bool) -> None:
@@ -55,110 +49,92 @@ class Owners:
         self.track_reads = track_reads
         self.writers: Tensor | None = None
         self.readers: Tensor | None = None
-        self.written = _Log()
-        self.read = _Log()
+        self.written = Spans()
+        self.read = Spans()
 
-    def writers_near(self, low: int, high: int) -> Tensor | None:
-        """The writers' map if any write touched elements ``low..high``, else None."""
-        if low > self.written.high or high < self.written.low:
-            return None
-        self.enter_writes()
-        return self.writers
+    def is_clear_write(self, starts: Tensor, length: int, pids: Tensor) -> bool:
+        """Note a write of rows that meets no other program's access and no row of its own.
+        False if that cannot be told from spans alone; then nothing was noted."""
+        if self.writers is not None or self.readers is not None:
+            return False
+        met = self.written.meets(starts, length, pids)
+        if met is None or self.read.meets(starts, length, pids) is None:
+            return False
+        return bool(met) or self.written.add(starts, length, pids)
 
-    def readers_near(self, low: int, high: int) -> Tensor | None:
-        if low > self.read.high or high < self.read.low:
-            return None
-        self.enter_reads()
-        return self.readers
+    def is_clear_read(self, starts: Tensor, length: int, pids: Tensor) -> bool:
+        """The same for a read. Reads meet reads freely."""
+        if self.writers is not None or self.readers is not None:
+            return False
+        if self.written.meets(starts, length, pids) is None:
+            return False
+        if not self.track_reads:
+            return True
+        met = self.read.meets(starts, length, pids)
+        if met is None:
+            return False
+        return bool(met) or self.read.add(starts, length, pids)
 
-    def enter_writes(self) -> None:
+    def enter_spans(self) -> None:
+        """Go over to one entry for each element."""
         if self.writers is None:
             self.writers = torch.zeros(self.count, dtype=torch.int32)
-        for index, pids in self.written.entries:
-            self.writers[index] = (pids + 1).to(torch.int32)
-        self.written.entries.clear()
-        self.written.lanes = 0
-
-    def enter_reads(self) -> None:
-        if self.readers is None:
             self.readers = torch.zeros(self.count, dtype=torch.int32)
+            for index, pids in self.written.elements():
+                self.writers[index] = pids + 1
+            for index, pids in self.read.elements():
+                self.note_read(index, pids)
+            self.written, self.read = Spans(), Spans()
+
+    def note_read(self, index: Tensor, pids: Tensor) -> None:
         readers = self.readers
-        for index, pids in self.read.entries:
-            mine = (pids + 1).to(torch.int32).expand(index.shape).reshape(-1)
-            flat = index.reshape(-1)
-            before = readers.index_select(0, flat)
-            readers[flat] = mine
-            # Lanes of several programs at one element: the last one stays in the map.
-            mixed = (readers.index_select(0, flat) != mine) | ((before != 0) & (before != mine))
-            readers[flat[mixed]] = MANY
-        self.read.entries.clear()
-        self.read.lanes = 0
+        assert readers is not None
+        mine = pids + 1
+        before = readers.index_select(0, index)
+        readers[index] = mine
+        # Lanes of several programs at one element: the last one stayed in the map.
+        mixed = (readers.index_select(0, index) != mine) | ((before != 0) & (before != mine))
+        readers[index[mixed]] = MANY
 
-    def note_write(self, index: Tensor, pids: Tensor, low: int, high: int) -> None:
-        self.written.add(index, pids, low, high)
-        if self.written.lanes > _LOG_LIMIT:
-            self.enter_writes()
+    def read_clash(self, index: Tensor, pids: Tensor) -> Clash | None:
+        """A race of a read with earlier writes, if any. 1-D ``index`` and ``pids``; notes it."""
+        self.enter_spans()
+        assert self.writers is not None
+        before = self.writers.index_select(0, index)
+        bad = (before != 0) & (before != pids + 1)
+        found = None
+        if bool(bad.any()):
+            at = int(bad.nonzero()[0])
+            found = Clash(READ_WRITE, int(index[at]), int(before[at]) - 1, int(pids[at]))
+        if self.track_reads:
+            self.note_read(index, pids)
+        return found
 
-    def note_read(self, index: Tensor, pids: Tensor, low: int, high: int) -> None:
-        self.read.add(index, pids, low, high)
-        if self.read.lanes > _LOG_LIMIT:
-            self.enter_reads()
+    def write_clash(self, index: Tensor, changes: Tensor, pids: Tensor) -> Clash | None:
+        """A race of a write with earlier accesses, if any; notes the write. ``changes`` marks
+        lanes whose value differs from what the memory holds."""
+        self.enter_spans()
+        assert self.writers is not None
+        assert self.readers is not None
+        found = None
+        for accesses, what in ((self.writers, WRITE_WRITE), (self.readers, WRITE_READ)):
+            before = accesses.index_select(0, index)
+            bad = (before != 0) & (before != pids + 1) & changes
+            if bool(bad.any()):
+                at = int(bad.nonzero()[0])
+                other = int(before[at]) - 1 if int(before[at]) != MANY else int(pids[at])
+                found = Clash(what, int(index[at]), other, int(pids[at]))
+                break
+        self.writers[index] = pids + 1
+        return found
 
     def finer(self, size: int) -> Owners:
         """The same knowledge for smaller elements."""
+        self.enter_spans()
+        assert self.writers is not None
+        assert self.readers is not None
         ratio = self.size // size
         other = Owners(self.count * self.size, size, self.track_reads)
-        for mine, theirs, log in (
-            (self.enter_writes, "writers", self.written),
-            (self.enter_reads, "readers", self.read),
-        ):
-            if log.high >= 0:
-                mine()
-                kept = getattr(self, theirs).repeat_interleave(ratio)
-                padded = torch.zeros(other.count, dtype=torch.int32)
-                padded[: len(kept)] = kept
-                setattr(other, theirs, padded)
-                new = other.written if theirs == "writers" else other.read
-                new.low, new.high = log.low * ratio, (log.high + 1) * ratio - 1
+        other.writers = self.writers.repeat_interleave(ratio)
+        other.readers = self.readers.repeat_interleave(ratio)
         return other
-
-
-def read_clash(owners: Owners, index: Tensor, pids: Tensor, low: int, high: int) -> Clash | None:
-    """A race of a read by ``pids`` (broadcastable to ``index``) with earlier writes, if any.
-    Notes the read."""
-    found = None
-    writers = owners.writers_near(low, high)
-    if writers is not None:
-        before = writers.index_select(0, index.reshape(-1)).view(index.shape)
-        bad = (before != 0) & (before != pids + 1)
-        if bool(bad.any()):
-            at = int(bad.reshape(-1).nonzero()[0])
-            found = Clash(
-                "read of an element another program writes",
-                int(index.reshape(-1)[at]),
-                int(before.reshape(-1)[at]) - 1,
-                int(pids.expand(index.shape).reshape(-1)[at]),
-            )
-    if owners.track_reads:
-        owners.note_read(index, pids, low, high)
-    return found
-
-
-def write_clash(
-    owners: Owners, index: Tensor, changes: Tensor, pids: Tensor, low: int, high: int
-) -> Clash | None:
-    """A race of a write with earlier accesses, if any. 1-D ``index`` and ``pids``; ``changes``
-    marks lanes whose value differs from what the memory holds."""
-    for accesses, what in (
-        (owners.writers_near(low, high), "different values written by two programs"),
-        (owners.readers_near(low, high), "write to an element another program reads"),
-    ):
-        if accesses is None:
-            continue
-        before = accesses.index_select(0, index)
-        bad = (before != 0) & (before != pids + 1) & changes
-        if bool(bad.any()):
-            at = int(bad.nonzero()[0])
-            other = int(before[at]) - 1 if int(before[at]) != MANY else int(pids[at])
-            return Clash(what, int(index[at]), other, int(pids[at]))
-    return None

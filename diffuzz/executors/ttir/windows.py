@@ -46,6 +46,26 @@ class Storage:
         return self.owners
 
 
+class Members:
+    """Which elements between a view's first and last belong to it."""
+
+    def __init__(self, marks: Tensor, itemsize: int) -> None:
+        self.marks = marks
+        self.itemsize = itemsize
+        self.before = torch.zeros(len(marks) + 1, dtype=torch.int64)
+        torch.cumsum(marks, 0, out=self.before[1:])
+
+    def hold(self, offset: Tensor, nbytes: int) -> bool:
+        """Whether all of ``nbytes`` bytes from each byte offset on belong to the view."""
+        first = offset // self.itemsize
+        end = (offset + nbytes - 1) // self.itemsize + 1
+        return bool((self.before[end] - self.before[first] == end - first).all())
+
+    def each(self, offset: Tensor) -> Tensor:
+        """Whether the element at each byte offset does; offsets outside count as the nearest."""
+        return self.marks[(offset // self.itemsize).clamp(0, len(self.marks) - 1)]
+
+
 @dataclass(frozen=True)
 class Window:
     """An argument's addresses. ``origin`` is the address of its storage's byte 0; its view lies
@@ -58,7 +78,7 @@ class Window:
     low: int
     high: int
     itemsize: int
-    members: Tensor | None
+    members: Members | None
 
     def describe(self, byte: int) -> str:
         if 0 <= byte < self.storage.nbytes:
@@ -80,10 +100,10 @@ def has_gaps(tensor: Tensor) -> bool:
     return extent(tensor) > shown
 
 
-def members_of(tensor: Tensor) -> Tensor | None:
-    """Which elements between the view's first and last it contains."""
-    if tensor.device.type == "meta":
+def members_of(tensor: Tensor) -> Members | None:
+    """The elements a strided view contains, None if all between its first and last."""
+    if tensor.device.type == "meta" or not has_gaps(tensor):
         return None
     marks = torch.zeros(extent(tensor), dtype=torch.bool)
     marks.as_strided(tensor.shape, tensor.stride()).fill_(True)
-    return marks
+    return Members(marks, tensor.element_size())

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from diffuzz.executors.ttir.frames import Frame
+from diffuzz.executors.ttir.addresses import Address, Rows, neighbours
+from diffuzz.executors.ttir.frames import Frame, Value
 from diffuzz.executors.ttir.ir import Op, Type
 from diffuzz.executors.ttir.memory import Notice
 from diffuzz.executors.ttir.ops.registry import step
-from diffuzz.executors.ttir.values import HOLD, RAW, broadcast, led, ranked, size_of, spread
+from diffuzz.executors.ttir.values import HOLD, RAW, broadcast, ranked, size_of
 
 if TYPE_CHECKING:
     from diffuzz.executors.ttir.interpret import Run
@@ -29,17 +30,14 @@ def to_raw(value: Tensor) -> Tensor:
 
 
 @step("tt.addptr")
-def add_to_pointer(run: Run, op: Op, frame: Frame) -> Tensor:
-    pointer, offset = frame[op.operands[0]], frame[op.operands[1]]
+def add_to_pointer(run: Run, op: Op, frame: Frame) -> Address:
+    pointer, offset = frame.raw(op.operands[0]), frame[op.operands[1]]
     size = size_of(op.types[0].pointee)
     # The offset wraps at its own width before it gets here; addresses are 64-bit.
-    return pointer + (offset.long() * size if size != 1 else offset)
-
-
-def owners_of(frame: Frame, lanes: Tensor) -> Tensor:
-    """Linear program ids that broadcast against ``lanes`` (an address tensor)."""
-    pids = frame.pids if lanes.shape[0] == frame.programs else frame.pids[:1]
-    return ranked(pids, lanes.dim() - 1)
+    step_ = offset.long() * size if size != 1 else offset.long()
+    if isinstance(pointer, Address):
+        return pointer.plus(step_)
+    return Address([pointer]).plus(step_)
 
 
 def fill_for(elem: str) -> int:
@@ -47,56 +45,183 @@ def fill_for(elem: str) -> int:
     return -1 if HOLD[elem].is_floating_point or elem.startswith("f8") else 0
 
 
+def rows_of(frame: Frame, starts: Tensor, length: int = 1) -> Rows:
+    """Rows starting at each of ``starts``, any shape with the program axis first."""
+    shape = starts.shape
+
+    def owner() -> Tensor:
+        pids = frame.pids if shape[0] == frame.programs else frame.pids[:1]
+        return ranked(pids, len(shape) - 1).expand(shape).reshape(-1)
+
+    return Rows(starts.reshape(-1), length, owner)
+
+
+def _as_address(value: Value) -> Address:
+    return value if isinstance(value, Address) else Address([value])
+
+
 @step("tt.load")
 def load(run: Run, op: Op, frame: Frame) -> Tensor:
     kind = op.result_types[0]
-    size = size_of(kind.elem)
-    address = frame[op.operands[0]]
-    fill = fill_for(kind.elem)
+    address = _as_address(frame.raw(op.operands[0]))
+    access = _Load(run, op, frame, kind)
     if len(op.operands) > 1:
         mask = frame[op.operands[1]]
         if not bool(mask.all()):
-            return _load_masked(run, op, frame, kind, address, mask)
-    pids = owners_of(frame, address)
-    notice = run.notice(op, pids.expand(address.shape))
-    return from_raw(run.memory.load(address, size, pids, fill, notice), kind.elem)
+            return from_raw(access.masked(address, mask), kind.elem)
+    return from_raw(access.whole(address), kind.elem)
 
 
-def _load_masked(
-    run: Run, op: Op, frame: Frame, kind: Type, address: Tensor, mask: Tensor
-) -> Tensor:
-    size = size_of(kind.elem)
-    if len(op.operands) > 2:
-        other = to_raw(frame[op.operands[2]])
-    else:
-        unread = -1 if run.knobs.masked_load == "poison" and fill_for(kind.elem) else 0
-        other = torch.full([1] * (len(kind.shape) + 1), unread).to(RAW[size])
-    if not bool(mask.any()):
-        return from_raw(other, kind.elem)
-    rank = len(kind.shape)
-    address, mask = broadcast(ranked(address, rank), ranked(mask, rank))
-    # Inactive lanes go where an active one goes, and their result is dropped.
-    first = int(mask.reshape(-1).to(torch.uint8).argmax())
-    safe = torch.where(mask, address, address.reshape(-1)[first])
-    pids = owners_of(frame, safe)
-    owner = torch.where(mask, pids, pids.expand(safe.shape).reshape(-1)[first])
-    notice = run.notice(op, owner)
-    got = run.memory.load(safe, size, owner, fill_for(kind.elem), notice)
-    return from_raw(torch.where(mask, got, other), kind.elem)
+class _Load:
+    """One execution of a load."""
+
+    def __init__(self, run: Run, op: Op, frame: Frame, kind: Type) -> None:
+        self.memory = run.memory
+        self.knobs = run.knobs
+        self.op = op
+        self.frame = frame
+        self.kind = kind
+        self.size = size_of(kind.elem)
+        self.fill = fill_for(kind.elem)
+        self.notice = run.notice(op)
+
+    def rows(self, starts: Tensor, length: int = 1) -> Tensor:
+        rows = rows_of(self.frame, starts, length)
+        got = self.memory.load(rows, self.size, self.fill, self.notice)
+        return got.view(*starts.shape, length) if length > 1 else got.view(starts.shape)
+
+    def whole(self, address: Address) -> Tensor:
+        """All lanes are active."""
+        found = neighbours(address, self.size)
+        if found is None:
+            return self.rows(address.total())
+        axis, starts, run = found
+        return self.rows(starts.squeeze(axis), len(run)).movedim(-1, axis)
+
+    def other(self) -> Tensor:
+        """What inactive lanes read."""
+        if len(self.op.operands) > 2:
+            return to_raw(self.frame[self.op.operands[2]])
+        poisoned = self.knobs.masked_load == "poison" and self.fill
+        unread = torch.full([1] * (len(self.kind.shape) + 1), -1 if poisoned else 0)
+        return unread.to(RAW[self.size])
+
+    def masked(self, address: Address, mask: Tensor) -> Tensor:
+        other = self.other()
+        if not bool(mask.any()):
+            return other
+        rank = len(self.kind.shape)
+        address, mask = address.ranked(rank), ranked(mask, rank)
+        found = neighbours(address, self.size)
+        if found is not None:
+            axis, starts, run = found
+            if mask.shape[axis] == 1:
+                return self.masked_rows(starts, len(run), axis, mask, other)
+            count = _prefix(mask, axis)
+            if count:
+                got = self.rows(starts.squeeze(axis), count).movedim(-1, axis)
+                return _padded(got, other, axis, mask.shape[axis])
+        starts, wide = broadcast(address.total(), mask)
+        return torch.where(wide, self.active(starts, wide), other)
+
+    def masked_rows(
+        self, starts: Tensor, length: int, axis: int, mask: Tensor, other: Tensor
+    ) -> Tensor:
+        """The mask says the same for each row as a whole."""
+        starts, row_mask = broadcast(starts, mask)
+        squeezed = starts.squeeze(axis), row_mask.squeeze(axis)
+        got = self.active(*squeezed, length).movedim(-1, axis)
+        return torch.where(row_mask, got, other)
+
+    def active(self, starts: Tensor, mask: Tensor, length: int = 1) -> Tensor:
+        """Rows at ``starts`` where ``mask``; other rows hold anything."""
+        flat = mask.reshape(-1)
+        count = int(flat.count_nonzero())
+        rows = rows_of(self.frame, starts, length)
+        if 2 * count > len(flat):
+            # Inactive lanes go where an active one goes.
+            first = int(flat.to(torch.uint8).argmax())
+            owner = rows.owner
+            aimed = torch.where(flat, rows.starts, rows.starts[first])
+            rows = Rows(aimed, length, lambda: torch.where(flat, owner(), owner()[first]))
+            got = self.memory.load(rows, self.size, self.fill, self.notice)
+        else:
+            lanes = flat.nonzero().squeeze(1)
+            part = self.memory.load(rows.kept(lanes), self.size, self.fill, self.notice)
+            got = torch.zeros((len(flat), length), dtype=part.dtype)
+            got[lanes] = part
+        return got.view(*starts.shape, length) if length > 1 else got.view(starts.shape)
+
+
+def _prefix(mask: Tensor, axis: int) -> int:
+    """Number of leading active lanes if the mask varies along ``axis`` only and is active up to
+    some lane there, else 0."""
+    if mask.numel() != mask.shape[axis] or axis == 0:
+        return 0
+    flat = mask.reshape(-1)
+    count = int(flat.count_nonzero())
+    return count if bool(flat[:count].all()) else 0
+
+
+def _padded(got: Tensor, other: Tensor, axis: int, extent: int) -> Tensor:
+    """``got`` filled up with ``other`` along ``axis``."""
+    shape = list(got.shape)
+    shape[axis] = extent
+    whole = other.expand(shape).clone(memory_format=torch.contiguous_format)
+    whole.narrow(axis, 0, got.shape[axis]).copy_(got)
+    return whole
 
 
 @step("tt.store")
 def store(run: Run, op: Op, frame: Frame) -> list[Tensor]:
     kind = op.types[0]
-    address = led(spread(frame[op.operands[0]], kind.shape), frame.programs)
-    raw = to_raw(frame[op.operands[1]])
-    value = led(spread(raw, kind.shape), frame.programs)
-    pids = owners_of(frame, address).expand(address.shape)
-    if len(op.operands) > 2:
-        mask = led(spread(frame[op.operands[2]], kind.shape), frame.programs)
-        if not bool(mask.all()):
-            address, value, pids = address[mask], value[mask], pids[mask]
-    address, value, pids = address.reshape(-1), value.reshape(-1), pids.reshape(-1)
-    notice: Notice = run.notice(op, pids)
-    run.memory.store(address, value, size_of(kind.pointee), pids, notice)
+    size, rank = size_of(kind.pointee), len(kind.shape)
+    address = _as_address(frame.raw(op.operands[0])).ranked(rank).led(frame.programs)
+    value = ranked(to_raw(frame[op.operands[1]]), rank)
+    mask = ranked(frame[op.operands[2]], rank) if len(op.operands) > 2 else None
+    if mask is not None and bool(mask.all()):
+        mask = None
+    elif mask is not None and not bool(mask.any()):
+        return []
+    notice: Notice = run.notice(op)
+    shape = (frame.programs, *kind.shape)
+    found = neighbours(address, size)
+    if found is not None:
+        axis, starts, line = found
+        count = len(line)
+        row_mask = mask
+        if mask is not None and mask.shape[axis] > 1:
+            count, row_mask = _prefix(mask, axis), None
+        if count:
+            starts, value = _store_rows(shape, axis, count, starts, value)
+            rows, value = _kept(frame, starts, value, row_mask, axis)
+            run.memory.store(rows, value, size, notice)
+            return []
+    starts = address.total().expand(shape)
+    rows, value = _kept(frame, starts, value.expand(shape).unsqueeze(-1), mask, None)
+    run.memory.store(rows, value, size, notice)
     return []
+
+
+def _store_rows(
+    shape: tuple[int, ...], axis: int, count: int, starts: Tensor, value: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Starts of rows with ``axis`` taken out, and values with ``axis`` last, cut to ``count``."""
+    narrowed = [*shape[:axis], 1, *shape[axis + 1 :]]
+    lines = value.expand(shape).narrow(axis, 0, count).movedim(axis, -1)
+    return starts.expand(narrowed).squeeze(axis), lines
+
+
+def _kept(
+    frame: Frame, starts: Tensor, value: Tensor, mask: Tensor | None, axis: int | None
+) -> tuple[Rows, Tensor]:
+    """The active rows and their values ``[rows, length]``."""
+    length = value.shape[-1]
+    rows = rows_of(frame, starts, length)
+    value = value.reshape(-1, length)
+    if mask is None:
+        return rows, value
+    if axis is not None:
+        mask = mask.squeeze(axis)
+    lanes = mask.expand(starts.shape).reshape(-1).nonzero().squeeze(1)
+    return rows.kept(lanes), value.index_select(0, lanes)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from diffuzz.executors.ttir.addresses import Rows
 from diffuzz.executors.ttir.errors import Unsupported
 from diffuzz.executors.ttir.frames import Frame
 from diffuzz.executors.ttir.ir import Op
-from diffuzz.executors.ttir.ops.access import from_raw, owners_of, to_raw
+from diffuzz.executors.ttir.ops.access import from_raw, rows_of, to_raw
 from diffuzz.executors.ttir.ops.integers import ordered
 from diffuzz.executors.ttir.ops.registry import step
 from diffuzz.executors.ttir.values import RAW, led, size_of, spread
@@ -73,8 +74,8 @@ def _apply(
     first = torch.zeros_like(distinct).scatter_reduce_(
         0, where, torch.arange(len(where)), "amin", include_self=False
     )
-    notice = run.notice(op, pids[first])
-    run.memory.update(distinct, size_of(elem), notice, combine)
+    rows = Rows(distinct, 1, lambda: pids[first])
+    run.memory.update(rows, size_of(elem), run.notice(op), combine)
     return from_raw(seen, elem)
 
 
@@ -93,7 +94,7 @@ def read_modify_write(run: Run, op: Op, frame: Frame) -> Tensor:
     old = torch.zeros(address.shape, dtype=value.dtype)
     if bool(mask.any()):
         operand = value[mask]
-        pids = owners_of(frame, address).expand(address.shape)[mask]
+        pids = rows_of(frame, address).owner()[mask.reshape(-1)]
         combine = _COMBINE[how]
         old[mask] = _apply(
             run, op, kind.elem, (address[mask], pids), lambda o, lane: combine(o, operand[lane])
@@ -108,7 +109,7 @@ def compare_and_swap(run: Run, op: Op, frame: Frame) -> Tensor:
         led(spread(frame[name], kind.shape), frame.programs).reshape(-1) for name in op.operands[:3]
     )
     shape = (frame.programs, *kind.shape)
-    pids = owners_of(frame, torch.empty(shape)).expand(shape).reshape(-1)
+    pids = rows_of(frame, address.view(shape)).owner()
     old = _apply(
         run,
         op,

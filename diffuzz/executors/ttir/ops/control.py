@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from diffuzz.executors.ttir.errors import KernelFault, Unsupported
-from diffuzz.executors.ttir.frames import Frame
+from diffuzz.executors.ttir.frames import Frame, Value, merged, picked
 from diffuzz.executors.ttir.ir import Block, Op
 from diffuzz.executors.ttir.ops.registry import step
-from diffuzz.executors.ttir.values import distinct, led, merge, pick
+from diffuzz.executors.ttir.values import distinct, led
 
 if TYPE_CHECKING:
     from diffuzz.executors.ttir.interpret import Run
 
-Values = list[Tensor]
+Values = list[Value]
 _WAITS = frozenset({"tt.atomic_rmw", "tt.atomic_cas"})
 
 
@@ -28,12 +28,12 @@ def _merge_all(programs: int, parts: list[tuple[Tensor, Values]]) -> Values:
     if len(parts) == 1:
         return parts[0][1]
     return [
-        merge(programs, [(at, values[k]) for at, values in parts]) for k in range(len(parts[0][1]))
+        merged(programs, [(at, values[k]) for at, values in parts]) for k in range(len(parts[0][1]))
     ]
 
 
 @step("scf.if")
-def if_(run: Run, op: Op, frame: Frame) -> Tensor | Values:
+def if_(run: Run, op: Op, frame: Frame) -> Value | Values:
     condition = frame[op.operands[0]]
     if condition.shape[0] == 1 or bool(condition.all()) or not bool(condition.any()):
         taken = 0 if bool(condition[0]) else 1
@@ -43,16 +43,16 @@ def if_(run: Run, op: Op, frame: Frame) -> Tensor | Values:
     for region, chosen in zip(op.regions, (condition, ~condition), strict=False):
         index = chosen.nonzero().squeeze(1)
         parts.append((index, run.block(region[0], frame.part(index))))
-    merged = _merge_all(frame.programs, parts) if op.results else []
-    return merged[0] if len(op.results) == 1 else merged
+    values = _merge_all(frame.programs, parts) if op.results else []
+    return values[0] if len(op.results) == 1 else values
 
 
 @step("scf.for")
-def for_(run: Run, op: Op, frame: Frame) -> Tensor | Values:
+def for_(run: Run, op: Op, frame: Frame) -> Value | Values:
     if op.words:
         raise Unsupported("unsupported op scf.for unsigned")
     lower, upper, stride = (frame[name] for name in op.operands[:3])
-    values = [frame[name] for name in op.operands[3:]]
+    values = [frame.raw(name) for name in op.operands[3:]]
     if bool((stride <= 0).any()):
         message = "loop step is not positive"
         raise KernelFault("hang", message, run.locate(op), run.program(int(frame.pids[0])))
@@ -101,38 +101,39 @@ def _for_apart(
             finished.append((active, values))
             break
         out, stay = leaving.nonzero().squeeze(1), (~leaving).nonzero().squeeze(1)
-        finished.append((active[out], [pick(v, out) for v in values]))
+        finished.append((active[out], [picked(v, out) for v in values]))
         active = active[stay]
-        values = [pick(v, stay) for v in values]
+        values = [picked(v, stay) for v in values]
         inner = frame.part(active)
     return _merge_all(frame.programs, finished)
 
 
 @step("scf.while")
-def while_(run: Run, op: Op, frame: Frame) -> Tensor | Values:
+def while_(run: Run, op: Op, frame: Frame) -> Value | Values:
     before, after = op.regions[0][0], op.regions[1][0]
-    values = [frame[name] for name in op.operands]
+    values = [frame.raw(name) for name in op.operands]
     active, inner = torch.arange(frame.programs), frame
     finished: list[tuple[Tensor, Values]] = []
     for _ in range(run.knobs.max_iterations):
         inner.values.update(zip(before.args, values, strict=True))
-        condition, *passed = run.block(before, inner)
-        condition = led(condition, len(active))
+        first, *passed = run.block(before, inner)
+        assert isinstance(first, Tensor)
+        condition = led(first, len(active))
         if not bool(condition.any()):
             finished.append((active, passed))
             break
         if not bool(condition.all()):
             out, stay = (~condition).nonzero().squeeze(1), condition.nonzero().squeeze(1)
-            finished.append((active[out], [pick(v, out) for v in passed]))
-            passed = [pick(v, stay) for v in passed]
+            finished.append((active[out], [picked(v, out) for v in passed]))
+            passed = [picked(v, stay) for v in passed]
             active = active[stay]
             inner = frame.part(active)
         inner.values.update(zip(after.args, passed, strict=True))
         values = run.block(after, inner)
     else:
         _endless(run, op, inner)
-    merged = _merge_all(frame.programs, finished)
-    return merged[0] if len(op.results) == 1 else merged
+    values = _merge_all(frame.programs, finished)
+    return values[0] if len(op.results) == 1 else values
 
 
 def _endless(run: Run, op: Op, frame: Frame) -> None:
@@ -149,7 +150,7 @@ def _contains(op: Op, names: frozenset[str]) -> bool:
 
 
 @step("tt.call")
-def call(run: Run, op: Op, frame: Frame) -> Tensor | Values:
+def call(run: Run, op: Op, frame: Frame) -> Value | Values:
     function = run.plan.module.functions[op.symbol]
-    returned = run.call(function, [frame[name] for name in op.operands], frame.pids)
+    returned = run.call(function, [frame.raw(name) for name in op.operands], frame.pids)
     return returned[0] if len(op.results) == 1 else returned

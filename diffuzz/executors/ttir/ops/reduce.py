@@ -40,7 +40,8 @@ def _combine(
     block = op.regions[0][0]
     inner = frame.child()
     inner.values.update(zip(block.args, [*left, *right], strict=True))
-    return run.block(block, inner)
+    run.block(block, inner)
+    return [inner[name] for name in block.terminator.operands]
 
 
 def _whole(op: Op, frame: Frame) -> list[Tensor]:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from diffuzz.executors.ttir.addresses import Address
 from diffuzz.executors.ttir.errors import Unsupported
-from diffuzz.executors.ttir.frames import Frame
+from diffuzz.executors.ttir.frames import Frame, Value
 from diffuzz.executors.ttir.ir import Op
 from diffuzz.executors.ttir.ops.registry import step
 from diffuzz.executors.ttir.values import broadcast, led, ranked, spread
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 
 
 @step("tt.splat")
-def splat(run: Run, op: Op, frame: Frame) -> Tensor:
-    return ranked(frame[op.operands[0]], len(op.result_types[0].shape))
+def splat(run: Run, op: Op, frame: Frame) -> Value:
+    value, rank = frame.raw(op.operands[0]), len(op.result_types[0].shape)
+    return value.ranked(rank) if isinstance(value, Address) else ranked(value, rank)
 
 
 @step("tt.unsplat")
@@ -29,13 +31,14 @@ def unsplat(run: Run, op: Op, frame: Frame) -> Tensor:
 
 
 @step("tt.broadcast")
-def broadcast_(run: Run, op: Op, frame: Frame) -> Tensor:
-    return frame[op.operands[0]]
+def broadcast_(run: Run, op: Op, frame: Frame) -> Value:
+    return frame.raw(op.operands[0])
 
 
 @step("tt.expand_dims")
-def expand_dims(run: Run, op: Op, frame: Frame) -> Tensor:
-    return frame[op.operands[0]].unsqueeze(op.attrs["axis"] + 1)
+def expand_dims(run: Run, op: Op, frame: Frame) -> Value:
+    value, axis = frame.raw(op.operands[0]), op.attrs["axis"] + 1
+    return value.unsqueezed(axis) if isinstance(value, Address) else value.unsqueeze(axis)
 
 
 @step("tt.reshape")

@@ -1,0 +1,124 @@
+"""Addresses as sums of small parts, and accesses as rows of neighbouring elements.
+
+A kernel that reads ``base + row * stride + cols`` makes one address per element, but most of what
+is worth knowing (the range they lie in, that columns are neighbours) is known from the parts: a
+number per program and a range all programs share. Keeping the parts apart lets a load copy rows
+instead of collecting elements, and lets the sanitizer check rows instead of elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from diffuzz.executors.ttir.values import pick, ranked
+
+_PARTS = 3
+_SHORTEST_ROW = 4
+
+
+class Address:
+    """``parts`` are int64 tensors of one rank whose sum, broadcast, is the address."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[Tensor]) -> None:
+        self.parts = tuple(parts)
+
+    @property
+    def leading(self) -> int:
+        return max(p.shape[0] for p in self.parts)
+
+    def total(self) -> Tensor:
+        whole = self.parts[0]
+        for part in self.parts[1:]:
+            whole = whole + part
+        return whole
+
+    def plus(self, offset: Tensor) -> Address:
+        """``offset`` joins a part it does not widen; otherwise it becomes one."""
+        parts = sorted(self.parts, key=Tensor.numel)
+        for at, part in enumerate(parts):
+            if _fits(part, offset):
+                parts[at] = part + offset
+                return Address(parts)
+        if len(parts) == _PARTS:
+            parts[:2] = [parts[0] + parts[1]]
+        return Address([*parts, offset])
+
+    def ranked(self, rank: int) -> Address:
+        return Address([ranked(p, rank) for p in self.parts])
+
+    def unsqueezed(self, axis: int) -> Address:
+        return Address([p.unsqueeze(axis) for p in self.parts])
+
+    def picked(self, index: Tensor) -> Address:
+        return Address([pick(p, index) for p in self.parts])
+
+    def led(self, programs: int) -> Address:
+        if self.leading == programs:
+            return self
+        first = self.parts[0]
+        wide = first.expand(programs, *first.shape[1:])
+        return Address([wide, *self.parts[1:]])
+
+
+def _fits(part: Tensor, offset: Tensor) -> bool:
+    """Whether their sum is no larger than the larger of them."""
+    covers = part.dim() == offset.dim()
+    if not covers:
+        return False
+    more = less = True
+    for a, b in zip(part.shape, offset.shape, strict=True):
+        more &= b in (1, a)
+        less &= a in (1, b)
+    return more or less
+
+
+@dataclass(frozen=True)
+class Rows:
+    """An access: ``length`` neighbouring elements from each address of ``starts`` (1-D) on.
+    ``owner`` gives the linear program id of each row, made on demand."""
+
+    starts: Tensor
+    length: int
+    owner: Callable[[], Tensor]
+
+    def exploded(self, size: int) -> Rows:
+        """The same elements (of ``size`` bytes) as rows of one."""
+        if self.length == 1:
+            return self
+        steps = torch.arange(self.length) * size
+        starts = (self.starts.unsqueeze(1) + steps).reshape(-1)
+        owner, length = self.owner, self.length
+        return Rows(starts, 1, lambda: owner().repeat_interleave(length))
+
+    def kept(self, keep: Tensor) -> Rows:
+        """Only the rows that ``keep`` marks or lists."""
+        owner = self.owner
+        return Rows(self.starts[keep], self.length, lambda: owner()[keep])
+
+
+def neighbours(address: Address, size: int) -> tuple[int, Tensor, Tensor] | None:
+    """Find the axis along which all programs access the same run of neighbouring elements.
+
+    Returns (axis, address of the run's first element with that axis reduced to 1, the run's
+    offsets), or None if there is no such axis.
+    """
+    rank = address.parts[0].dim()
+    for at, part in enumerate(address.parts):
+        long_axes = [d for d in range(rank) if part.shape[d] > 1]
+        if len(long_axes) != 1 or long_axes[0] == 0:
+            continue
+        axis = long_axes[0]
+        others = [p for k, p in enumerate(address.parts) if k != at]
+        if part.shape[axis] < _SHORTEST_ROW or any(p.shape[axis] > 1 for p in others):
+            continue
+        run = part.reshape(-1)
+        if bool((run[1:] - run[:-1] == size).all()):
+            first = part.narrow(axis, 0, 1)
+            return axis, Address([first, *others]).total(), run
+    return None

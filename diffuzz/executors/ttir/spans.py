@@ -1,0 +1,87 @@
+"""Sets of disjoint rows with an owner each, for telling quickly that two accesses do not meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_RUNS = 12
+_SHORTEST = 8
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Disjoint rows in ascending order."""
+
+    starts: Tensor
+    ends: Tensor
+    pids: Tensor
+    low: int
+    high: int
+
+
+class Spans:
+    """Rows ``start .. start + length`` (elements), each belonging to one program."""
+
+    def __init__(self) -> None:
+        self.runs: list[_Run] = []
+
+    def meets(self, starts: Tensor, length: int, pids: Tensor) -> bool | None:
+        """False if no given row overlaps one in here, True if each that does is in here as it is
+        and belongs to the same program, None otherwise."""
+        if not self.runs:
+            return False
+        low, high = int(starts.min()), int(starts.max()) + length
+        met = False
+        for run in self.runs:
+            if high <= run.low or low >= run.high:
+                continue
+            before = torch.searchsorted(run.starts, starts + length)
+            passed = torch.searchsorted(run.ends, starts, right=True)
+            overlap = before > passed
+            if not bool(overlap.any()):
+                continue
+            at = passed.clamp(max=len(run.starts) - 1)
+            same = (
+                (before - passed == 1)
+                & (run.starts[at] == starts)
+                & (run.ends[at] == starts + length)
+                & (run.pids[at] == pids)
+            )
+            if not bool((same | ~overlap).all()) or not bool(overlap.all()):
+                return None
+            met = True
+        return met
+
+    def add(self, starts: Tensor, length: int, pids: Tensor) -> bool:
+        """Add rows known not to meet any in here. False, and nothing added, if they overlap
+        among themselves or are too short to be worth it."""
+        if length < _SHORTEST:
+            return False
+        starts, order = starts.sort()
+        if len(starts) > 1 and int((starts[1:] - starts[:-1]).min()) < length:
+            return False
+        run = _Run(starts, starts + length, pids[order], int(starts[0]), int(starts[-1]) + length)
+        self.runs.append(run)
+        if len(self.runs) > _RUNS:
+            self._join()
+        return True
+
+    def _join(self) -> None:
+        starts = torch.cat([r.starts for r in self.runs])
+        starts, order = starts.sort()
+        ends = torch.cat([r.ends for r in self.runs])[order]
+        pids = torch.cat([r.pids for r in self.runs])[order]
+        self.runs = [_Run(starts, ends, pids, int(starts[0]), int(ends[-1]))]
+
+    def elements(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Every element with its owner, in pieces."""
+        for run in self.runs:
+            lengths = run.ends - run.starts
+            first = run.starts.repeat_interleave(lengths)
+            begin = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+            index = first + torch.arange(len(first)) - begin
+            yield index, run.pids.repeat_interleave(lengths)
