@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
+
+# GitPython would refuse to be imported without git, which releases and plain folders do not need.
+os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
 
 
 @dataclass(frozen=True)

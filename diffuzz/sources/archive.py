@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import io
 import json
+import lzma
 import re
 import tarfile
 import zipfile
@@ -166,8 +167,8 @@ def _pack(download: Path, archive: Archive) -> bytes:
                     content = opened.read() if opened else b""
                     if is_text(content):
                         files[path] = content
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise SourceUnavailable(f"{archive.name}: not a readable archive: {error}") from None
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile):
+        raise SourceUnavailable(f"{archive.name}: not a readable archive") from None
     if not any(path.startswith("vllm/") for path in files):
         raise RevisionError(f"{archive.name} is not a vLLM tree (it has no vllm/ folder)")
     date = archive.date or datetime.fromtimestamp(newest, timezone.utc)

@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -21,6 +22,7 @@ from diffuzz.errors import SourceUnavailable
 from diffuzz.sources.tree import Progress
 
 _REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+_FETCH = ("--quiet", "--no-auto-gc", "--no-write-fetch-head", "--filter=blob:none")
 _SCP_LIKE = re.compile(r"[\w.-]+@[\w.-]+:.+")
 
 warn = logging.getLogger("diffuzz").warning
@@ -50,9 +52,12 @@ def without_password(url: str) -> str:
     return url
 
 
-def last_line(error: git.CommandError) -> str:
+def last_line(error: git.GitError) -> str:
     """What git said last, which is what went wrong."""
-    text = error.stderr.strip().removeprefix("stderr: ").strip("'\n ")
+    if isinstance(error, git.GitCommandNotFound):
+        return "git is not installed"
+    said = error.stderr if isinstance(error, git.CommandError) else str(error)
+    text = said.strip().removeprefix("stderr: ").strip("'\n ")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     fatal = [line for line in lines if line.startswith(("fatal:", "error:"))]
     return (fatal or lines or ["git failed"])[-1].removeprefix("fatal: ")
@@ -95,7 +100,7 @@ def clone(url: str, progress: Progress | None = None) -> Path:
             try:
                 _clone_into(partial, url, report)
                 os.rename(partial, path)
-            except git.CommandError as error:
+            except git.GitError as error:
                 raise SourceUnavailable(f"cannot clone {shown}: {last_line(error)}") from None
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
@@ -110,35 +115,34 @@ def _clone_into(folder: Path, url: str, report: _Reported | None) -> None:
     ).close()
 
 
-def fetch(
-    repo: git.Repo, url: str, *, commit: str | None = None, required: bool = False
-) -> str | None:
-    """Bring all branches and tags of a cached clone up to date, or get one ``commit``.
+def fetch(command: git.Git, path: Path, url: str, commit: str | None = None) -> str | None:
+    """Bring all branches and tags of the cached clone ``path`` up to date, or get one ``commit``.
 
-    Raises :class:`SourceUnavailable` if that is ``required`` and fails; otherwise returns what
-    went wrong, or None.
+    Returns what went wrong, or None.
     """
-    path = Path(repo.git_dir)
-    options = ["--quiet", "--no-auto-gc", "--no-write-fetch-head", "--filter=blob:none"]
     what = [commit] if commit else ["--prune", "--force", *_REFS]
     with locked(_lock_of(path)):
         try:
             try:
-                repo.git.fetch(*options, "origin", *what)
+                command.fetch(*_FETCH, "origin", *what)
             except git.GitCommandError as error:
                 if ".lock'" not in error.stderr:
                     raise
                 # Left by a fetch that was killed: the lock we hold says no other is running.
-                for left_over in (path.glob("*.lock"), (path / "refs").rglob("*.lock")):
-                    for file in left_over:
-                        file.unlink(missing_ok=True)
-                repo.git.fetch(*options, "origin", *what)
+                for left_over in (*path.glob("*.lock"), *(path / "refs").rglob("*.lock")):
+                    left_over.unlink(missing_ok=True)
+                command.fetch(*_FETCH, "origin", *what)
         except git.CommandError as error:
-            problem = f"cannot fetch from {without_password(url)}: {last_line(error)}"
-            if required:
-                raise SourceUnavailable(problem) from None
-            return problem
+            return f"cannot fetch from {without_password(url)}: {last_line(error)}"
     return None
+
+
+def fetch_objects(command: git.Git, shown: str, remote: str, ids: Sequence[str]) -> None:
+    """Get objects a partial clone lacks. Raises :class:`SourceUnavailable`."""
+    try:
+        command.fetch(*_FETCH, "--no-tags", remote, *ids)
+    except git.CommandError as error:
+        raise SourceUnavailable(f"{shown}: cannot fetch files: {last_line(error)}") from None
 
 
 def _lock_of(path: Path) -> Path:

@@ -10,7 +10,8 @@ from diffuzz.sources.objects import Folder
 from diffuzz.sources.tree import covered, decode, folder_roots
 
 if TYPE_CHECKING:
-    from diffuzz.sources.repository import Commit, Repository
+    from diffuzz.sources.commit import Commit
+    from diffuzz.sources.repository import Repository
 
 
 class GitSource:

@@ -6,19 +6,17 @@ Commands that run once go through GitPython; objects are read through
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timezone
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import git
 
 from diffuzz.errors import RevisionError, SourceUnavailable
 from diffuzz.sources import clones
+from diffuzz.sources.commit import Commit
 from diffuzz.sources.git import GitSource
 from diffuzz.sources.objects import ObjectReader
 from diffuzz.sources.tree import Progress
@@ -32,23 +30,7 @@ _MAIN_BRANCHES = (
     "master",
 )
 _UNSHALLOW = "; the clone is shallow, and git fetch --unshallow brings the rest"
-_PULL_REQUEST = re.compile(r"\(#(\d+)\)\s*$")
-
-
-@dataclass(frozen=True)
-class Commit:
-    """``date`` is the committer's, in UTC; ``pr`` the number GitHub put at the subject's end."""
-
-    sha: str
-    date: datetime
-    subject: str
-    pr: int | None
-
-    @classmethod
-    def parse(cls, sha: str, stamp: str, subject: str) -> Commit:
-        pr = _PULL_REQUEST.search(subject)
-        date = datetime.fromtimestamp(int(stamp), timezone.utc)
-        return cls(sha, date, subject, int(pr[1]) if pr else None)
+_BATCH = 1000  # names on one command line
 
 
 class Repository:
@@ -65,6 +47,7 @@ class Repository:
         self._name = name
         self.url = url
         self._fetched = False
+        self._fetch_problem: str | None = None
         self._environment = clones.environment()
         if "GIT_DIR" in os.environ:  # inherited from a hook; it would win over our folder
             self._environment["GIT_DIR"] = str(repo.git_dir)
@@ -75,7 +58,8 @@ class Repository:
         self._command = git.Git(self.worktree or repo.git_dir)
         self._command.update_environment(**self._environment)
         reader_environment = {**os.environ, **self._environment}
-        self.objects = ObjectReader(Path(repo.git_dir).absolute(), reader_environment)
+        self._git_dir = Path(repo.git_dir).absolute()
+        self.objects = ObjectReader(self._git_dir, reader_environment)
 
     @classmethod
     def open(cls, where: str, *, progress: Progress | None = None) -> Repository:
@@ -120,9 +104,11 @@ class Repository:
             raise RevisionError(f"{revision!r} is not a git revision")
         found = self._parse(revision)
         if self.url is not None and (found is None or not self._fixed(revision, found)):
-            self._fetch(revision, found)
+            self._fetch(self.url, revision, found)
             found = self._parse(revision)
         if found is None:
+            if self._fetch_problem is not None:
+                raise SourceUnavailable(self._fetch_problem)
             raise self._unknown(revision)
         return found
 
@@ -148,19 +134,18 @@ class Repository:
         """Whether a revision means the same commit for ever: an id or a tag."""
         return found.startswith(revision) or self._parse(f"refs/tags/{revision}") is not None
 
-    def _fetch(self, revision: str, found: str | None) -> None:
-        assert self.url is not None
+    def _fetch(self, url: str, revision: str, found: str | None) -> None:
         if not self._fetched:
             self._fetched = True
-            stale = clones.fetch(self._repo, self.url, required=found is None)
-            if stale is not None:
-                date = self.commit(found or revision).date
-                clones.warn(f"{stale}; taking {revision} as of {date:%Y-%m-%d}")
-        if found is None and re.fullmatch("[0-9a-f]{40}", revision):
+            self._fetch_problem = clones.fetch(self._command, self._git_dir, url)
+            if self._fetch_problem is not None and found is not None:
+                date = self._described(found).date
+                clones.warn(f"{self._fetch_problem}; taking {revision} as of {date:%Y-%m-%d}")
+        full = re.fullmatch("[0-9a-f]{40}", revision)
+        if full and self._fetch_problem is None and self._parse(revision) is None:
             # A commit no branch holds, such as a pull request's: servers give it when asked.
-            with contextlib.suppress(SourceUnavailable):
-                if self._parse(revision) is None:
-                    clones.fetch(self._repo, self.url, commit=revision, required=True)
+            # If this one does not, the commit stays unknown, and that is what the user is told.
+            clones.fetch(self._command, self._git_dir, url, revision)
 
     def _unknown(self, revision: str) -> RevisionError:
         names = self._git("for-each-ref", "--format=%(refname:short)").splitlines()
@@ -171,15 +156,25 @@ class Repository:
         return RevisionError(f"no revision {revision!r} in {self}{hint}")
 
     def commit(self, revision: str) -> Commit:
-        sha = self.resolve(revision)
+        return self._described(self.resolve(revision))
+
+    def _described(self, sha: str) -> Commit:
         (found,) = self._commits("--no-walk", sha)
         return found
 
-    def source(self, revision: str) -> GitSource:
-        """The revision's files. Raises :class:`RevisionError` if it is unknown or not vLLM."""
-        source = GitSource(self, self.commit(revision), revision)
+    def source(self, revision: str | Commit) -> GitSource:
+        """The revision's files; those of a commit already at hand cost no further command.
+
+        Raises :class:`RevisionError` if it is unknown or not vLLM.
+        """
+        if isinstance(revision, Commit):
+            source = GitSource(self, revision, revision.sha)
+        else:
+            source = GitSource(self, self.commit(revision), revision)
         if not source.has_folder("vllm"):
-            raise RevisionError(f"{revision} in {self} is not a vLLM tree (it has no vllm/ folder)")
+            raise RevisionError(
+                f"{source.identity} in {self} is not a vLLM tree (it has no vllm/ folder)"
+            )
         return source
 
     # History
@@ -243,6 +238,34 @@ class Repository:
             raise RevisionError(f"{self} lacks commits between {base} and {head}{_UNSHALLOW}")
         return self._commits("--reverse", "--topo-order", *walk, span, "--", *paths)
 
+    def prefetch(self, commits: Iterable[Commit], paths: Sequence[str]) -> None:
+        """In a partial clone, get what it lacks of these files at these commits, all at once.
+
+        Reading would get them as well, but with one network request for each. Does nothing in a
+        full clone. Raises :class:`SourceUnavailable` if they cannot be fetched.
+        """
+        remote = self._partial_from()
+        # Trees, not commits: of those, rev-list drops the ones that change none of the paths.
+        trees = [f"{commit.sha}^{{tree}}" for commit in commits] if remote else []
+        lacking: dict[str, None] = {}
+        for start in range(0, len(trees), _BATCH):
+            options = ("--objects", "--missing=print", *trees[start : start + _BATCH])
+            listed = self._git("rev-list", *options, "--", *paths).splitlines()
+            lacking.update((line[1:], None) for line in listed if line.startswith("?"))
+        ids = list(lacking)
+        for start in range(0, len(ids), _BATCH):
+            clones.fetch_objects(
+                self._command, str(self), remote or "", ids[start : start + _BATCH]
+            )
+
+    def _partial_from(self) -> str | None:
+        """The remote a partial clone gets its missing objects from; None for a full clone."""
+        try:
+            set_up = self._git("config", "--get-regexp", r"^remote\..*\.promisor$", "^true$")
+        except git.GitCommandError:
+            return None
+        return set_up.split()[0].removeprefix("remote.").removesuffix(".promisor")
+
     def _commits(self, *arguments: str) -> list[Commit]:
         # rev-list rather than log: no user configuration changes what it prints.
         lines = self._git("rev-list", "--format=%ct %s", *arguments).split("\n")
@@ -269,6 +292,6 @@ def find_repository(folder: Path) -> Repository | None:
     found = Repository(repo, str(folder))
     try:
         found._git("rev-parse", "--git-dir")
-    except git.GitCommandError as error:
+    except git.CommandError as error:
         raise SourceUnavailable(f"{folder}: {clones.last_line(error)}") from None
     return found

@@ -1,0 +1,54 @@
+"""Real releases of vLLM, through the package index this machine's pip uses."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from datetime import timezone
+
+import pytest
+from packaging.version import Version
+
+from diffuzz.errors import SourceUnavailable
+from diffuzz.sources.archive import Releases
+from diffuzz.sources.tree import blob_id
+
+pytestmark = pytest.mark.network
+
+
+@pytest.fixture
+def releases() -> Releases:
+    """Fails in CI when the index is away: there, a test that did not run is no test."""
+    made = Releases()
+    try:
+        made.available_versions()
+    except SourceUnavailable as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"the package index is needed: {error}")
+        warnings.warn(f"NOT TESTED on real releases: {error}", stacklevel=1)
+        pytest.skip(f"NOT TESTED on real releases: {error}")
+    return made
+
+
+def test_a_real_release(releases: Releases) -> None:
+    assert Version("0.20.0") in releases.available_versions()
+    source = releases.source(Version("0.20.0"))
+    files = source.list("")
+    assert len(files) > 2000
+    for path in (
+        "vllm/__init__.py",
+        "vllm/platforms/__init__.py",
+        "vllm/v1/attention/backends/rocm_aiter_fa.py",
+        "csrc/torch_bindings.cpp",
+        "csrc/cache_kernels.cu",
+    ):
+        text = source.read(path)
+        assert text, path
+        assert source.blob_id(path) == blob_id(text.encode())
+        assert path in files
+    assert not any(path.startswith("tests/") for path in files)
+    identity = source.identity
+    assert identity.version == "0.20.0"
+    assert identity.date is not None
+    assert identity.date.tzinfo == timezone.utc
+    assert identity.date.year == 2026
