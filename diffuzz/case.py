@@ -12,11 +12,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from diffuzz.errors import CaseError
+
+FLOAT32_END = 3.4028235677973366e38  # from here on, rounding to float32 gives infinity
 
 Value = bool | int | float | str | tuple[int, ...] | None
 
@@ -28,13 +31,43 @@ def _fail(axis: str, value: object, wanted: str) -> CaseError:
     return CaseError(f"{axis}: {shown[:60]} is not {wanted}")
 
 
+def _distance(value: int, plain: int) -> tuple[float, float]:
+    """How far an integer is from the plainest one; of two as far, the greater is plainer."""
+    return float(abs(value - plain)), float(value < plain)
+
+
+def float32(value: float) -> float:
+    """``value`` rounded to the nearest float32. Raises OverflowError beyond its range."""
+    return float(struct.unpack("f", struct.pack("f", value))[0])
+
+
+def shortest32(value: float) -> float:
+    """The shortest decimal that rounds to the same float32 as ``value``."""
+    exact = float32(value)
+    for digits in range(9):
+        short = float(f"{exact:.{digits}e}")
+        if float32(short) == exact:
+            return short
+    return exact
+
+
+def significant_digits(value: float) -> int:
+    """How many decimal digits a number is written with, zeros at either end left out."""
+    mantissa = f"{value!r}".lower().partition("e")[0]
+    return len(mantissa.replace(".", "").replace("-", "").strip("0"))
+
+
 @dataclass(frozen=True)
 class Choice:
-    """One of a few named options, the plainest first (it is the default and shrinks to it)."""
+    """One of a few named options, the plainest first (it is the default and shrinks to it).
+
+    ``often`` options are drawn twice as often as the others.
+    """
 
     name: str
     options: tuple[str | bool | int, ...]
     doc: str = ""
+    often: tuple[str | bool | int, ...] = ()
 
     @property
     def default(self) -> Value:
@@ -77,7 +110,7 @@ class Int:
 
     def weight(self, value: Value) -> tuple[float, ...]:
         assert isinstance(value, int)
-        return (float(abs(value - (self.low if self.plain is None else self.plain))),)
+        return _distance(value, self.low if self.plain is None else self.plain)
 
 
 @dataclass(frozen=True)
@@ -93,8 +126,13 @@ class IntList:
     doc: str = ""
 
     @property
+    def plain(self) -> int:
+        """The plainest item: 1 where it is in range, since 0 is an edge of its own."""
+        return max(self.low, min(1, self.high))
+
+    @property
     def default(self) -> Value:
-        return (max(self.low, min(1, self.high)),) * max(self.min_size, 1)
+        return (self.plain,) * max(self.min_size, 1)
 
     def check(self, value: object) -> Value:
         wanted = (
@@ -111,7 +149,8 @@ class IntList:
 
     def weight(self, value: Value) -> tuple[float, ...]:
         assert isinstance(value, tuple)
-        return (float(len(value)), float(sum(abs(v) for v in value)))
+        items = [_distance(item, self.plain) for item in value]
+        return (float(len(value)), sum(away for away, _ in items), *(x for i in items for x in i))
 
 
 @dataclass(frozen=True)
@@ -135,15 +174,22 @@ class Real:
     def check(self, value: object) -> Value:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise _fail(self.name, value, "a number")
-        number = float(value)
-        if not (math.isfinite(number) and self.low <= number <= self.high):
-            raise _fail(self.name, value, f"a finite number in [{self.low}, {self.high}]")
-        return number
+        if not (0 < value < FLOAT32_END and self.covers(float(value))):
+            raise _fail(self.name, value, f"a positive number in [{self.low}, {self.high}]")
+        return shortest32(float(value))
+
+    def covers(self, value: float) -> bool:
+        """Whether ``value`` is in range once rounded to float32, as the ends are."""
+        return float32(self.low) <= float32(value) <= float32(self.high)
 
     def weight(self, value: Value) -> tuple[float, ...]:
         assert isinstance(value, float)
-        mantissa, _ = math.frexp(value)
-        return (0.0 if value == 1.0 else 1.0, float(mantissa != 0.5), abs(math.log2(value)))
+        mantissa, _ = math.frexp(float32(value))
+        if mantissa == 0.5:
+            kind, digits = (0.0 if value == 1.0 else 1.0), 0
+        else:
+            kind, digits = 2.0, significant_digits(value)
+        return (kind, float(digits), abs(math.log2(value)), float(value < 1.0), value)
 
 
 Axis = Choice | Int | IntList | Real
@@ -205,7 +251,9 @@ def sort_key(case: Case, axes: Sequence[Axis]) -> tuple[Any, ...]:
     """The one total order in which a case is simpler than another.
 
     Fewer axes away from their default first, then, axis by axis as declared, each axis's own
-    weight (fewer and smaller numbers, earlier options, scales nearer 1), then the seed.
+    weight, then the seed. Weights: an option's place; an integer's distance from the plainest; a
+    list's length, the sum of its items' distances, then item by item; for a scale 1, then powers
+    of two, then fewer decimal digits, each by nearness to 1. No two cases are equally simple.
     """
     moved = sum(case.values[axis.name] != axis.default for axis in axes)
     weights = tuple(axis.weight(case.values[axis.name]) for axis in axes)
