@@ -102,6 +102,7 @@ def right_elements(values: Tensor, expected: Expected) -> Tensor:
         same = same_value(values, expected.value, expected.fmt)
         right = torch.where(expected.exact, same, right)
         settled = right | expected.exact
+    right = right.contiguous()
     open_ = (~settled).reshape(-1).nonzero().squeeze(1)
     if open_.numel():
         picked = [_pick(t, open_) for t in (values, expected.value, expected.slack)]

@@ -42,6 +42,7 @@ def judge_output(name: str, output: Tensor | None, expected: Expected | Expected
     if output is None:
         return [_structural(name, "missing", "output missing")], None
     truth = expected.value if isinstance(expected, Expected) else expected.bits
+    _check(name, expected, truth)
     if output.shape != truth.shape:
         said = f"shape {tuple(output.shape)} instead of {tuple(truth.shape)}"
         return [_structural(name, "shape", said)], None
@@ -52,6 +53,20 @@ def judge_output(name: str, output: Tensor | None, expected: Expected | Expected
     if isinstance(expected, ExpectedBits):
         return _judge_bits(name, output, expected)
     return _judge_values(name, output, expected)
+
+
+def _check(name: str, expected: Expected | ExpectedBits, truth: Tensor) -> None:
+    """Refuse an expectation that cannot be judged by: the target made a mistake, not the kernel."""
+    masks = [expected.care]
+    if isinstance(expected, Expected):
+        masks.append(expected.exact)
+        if truth.dtype != torch.float64:
+            raise ValueError(f"{name}: the truth is {_dtype(truth.dtype)}, not float64")
+        if expected.slack is not None and expected.slack.shape != truth.shape:
+            raise ValueError(f"{name}: the slack has another shape than the truth")
+    for mask in masks:
+        if mask is not None and (mask.dtype != torch.bool or mask.shape != truth.shape):
+            raise ValueError(f"{name}: a mask is not bool of the truth's shape")
 
 
 def _judge_values(name: str, output: Tensor, expected: Expected) -> Judgement:

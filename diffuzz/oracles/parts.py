@@ -36,11 +36,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Content(Part):
-    """Float64 values and slack (or None), flat, in the output's shape."""
+    """Float64 values and slack (or None), flat, in the output's shape. ``stated`` by the target."""
 
     values: Tensor | None = None
     slack: Tensor | None = None
     narrows: bool = False
+    stated: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class Factor(Part):
 class Rounding(Part):
     """A monotone function applied before the last rounding, which may itself be another one.
 
-    ``family`` joins variants that differ in what overflow becomes; ``variant`` words it.
+    ``fmt`` and ``overflow`` are those of the last rounding where they are not the contract's;
+    ``variant`` words what overflow becomes, between roundings that have one ``text``.
     """
 
     apply: Callable[[Tensor], Tensor] | None = None
