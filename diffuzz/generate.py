@@ -7,7 +7,7 @@ is a function of the target's axes, the seed and the Hypothesis version (pinned 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import hypothesis
@@ -15,19 +15,18 @@ from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 
 from diffuzz.case import SEED_BITS, Axis, Case, Choice, Int, IntList, Real, make_case
-
-Allowed = Callable[[Case], "str | None"]
+from diffuzz.target import Target
 
 # Of the draws of a numeric axis, this share takes one of its boundaries.
 _BOUNDARY_SHARE = 0.5
-# Hypothesis may reject or repeat draws: ask for this many times the wanted number at most.
-_OVERDRAW = 6
+# Draws repeat, and settle onto each other: ask Hypothesis for this many times the wanted number.
+_OVERDRAW = 2
 
 
 def strategy_of(axis: Axis) -> st.SearchStrategy[Any]:
     """The Hypothesis strategy of one axis."""
     if isinstance(axis, Choice):
-        return st.sampled_from(axis.options)
+        return st.sampled_from((*axis.options, *axis.often))
     if isinstance(axis, Int):
         return _integers(axis.low, axis.high, axis.boundaries)
     if isinstance(axis, IntList):
@@ -50,20 +49,22 @@ def _reals(axis: Real) -> st.SearchStrategy[float]:
     return st.one_of(st.sampled_from((1.0, *inside)), anywhere)
 
 
-def draw_cases(
-    target: str, axes: Sequence[Axis], allowed: Allowed, *, count: int, seed: int
-) -> list[Case]:
+def draw_cases(target: Target, *, count: int, seed: int) -> list[Case]:
     """Return up to ``count`` distinct allowed cases, in the order drawn.
 
     Fewer come back only when the space holds fewer (Hypothesis found no more). The plainest case
-    (every axis at its default) comes first whenever the contract allows it: a run that finds
-    nothing else has at least tried the ordinary.
+    (every axis at its default, settled) comes first: a run that finds nothing else has at least
+    tried the ordinary.
     """
     found: dict[str, Case] = {}
-    plain = make_case(target, axes, {})
-    if allowed(plain) is None:
-        found[plain.id] = plain
-    whole = st.fixed_dictionaries({axis.name: strategy_of(axis) for axis in axes})
+
+    def keep(values: dict[str, Any], content_seed: int) -> None:
+        case = target.settle(make_case(target.name, target.axes, values, content_seed))
+        if len(found) < count and target.allowed(case) is None:
+            found.setdefault(case.id, case)
+
+    keep({}, 0)
+    whole = st.fixed_dictionaries({axis.name: strategy_of(axis) for axis in target.axes})
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
@@ -75,12 +76,7 @@ def draw_cases(
     )
     @hypothesis.given(whole, st.integers(0, (1 << SEED_BITS) - 1))
     def collect(values: dict[str, Any], content_seed: int) -> None:
-        if len(found) >= count:
-            return
-        case = make_case(target, axes, values, content_seed)
-        if allowed(case) is None:
-            found.setdefault(case.id, case)
+        keep(values, content_seed)
 
-    if len(found) < count:
-        collect()
-    return list(found.values())[:count]
+    collect()
+    return list(found.values())

@@ -1,8 +1,9 @@
 """Tensor contents from a counter-based generator: same seed, same bits, on every device.
 
-Each element's bits are a hash of (seed, stream, index) in wrapping 32-bit integer arithmetic held
-in int64 tensors, so no library's random state, thread count or device takes part. The mixing
-function is the finaliser of MurmurHash3 (public domain, A. Appleby), applied twice.
+A 32-bit word is a hash of (seed, stream, counter) in wrapping int32 tensor arithmetic, so no
+library's random state, thread count or device takes part. The mixing function is the finaliser of
+MurmurHash3 (public domain, A. Appleby) between two additions of a salt. An element takes as many
+bits of a word as its format has, so an fp8 tensor costs a quarter of a word an element.
 """
 
 from __future__ import annotations
@@ -15,27 +16,39 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from diffuzz.numerics.formats import FloatFormat, cast, from_bits
+from diffuzz.numerics.formats import FloatFormat, cast
 
 Content = Literal["plain", "wide", "extreme"]
-_MASK = 0xFFFFFFFF
+_RAW = {8: torch.uint8, 16: torch.int16, 32: torch.int32}
 
 
-def _mix(x: Tensor) -> Tensor:
-    x = (x ^ (x >> 16)) * 0x85EBCA6B & _MASK
-    x = (x ^ (x >> 13)) * 0xC2B2AE35 & _MASK
-    return x ^ (x >> 16)
+def _signed(value: int) -> int:
+    """The int32 with the low 32 bits of ``value``."""
+    value &= 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
 
 
-def random_bits(shape: Sequence[int], seed: int, stream: str) -> Tensor:
-    """Uniform 32-bit integers in an int64 tensor of ``shape``.
+def random_words(count: int, seed: int, stream: str) -> Tensor:
+    """``[count]`` int32 words, uniform over all 2**32 patterns.
 
     ``stream`` names the tensor, so that two tensors of one case have unrelated contents.
     """
-    salt = int.from_bytes(hashlib.sha256(f"{seed}/{stream}".encode()).digest()[:8], "big")
-    low, high = salt & _MASK, salt >> 32
-    index = torch.arange(math.prod(shape), dtype=torch.int64)
-    return _mix(_mix((index & _MASK) ^ low) ^ high ^ (index >> 32)).reshape(tuple(shape))
+    salt = hashlib.sha256(f"{seed}/{stream}".encode()).digest()
+    x = torch.arange(count, dtype=torch.int32)
+    for part, multiplier in ((salt[:4], 0x85EBCA6B), (salt[4:8], 0xC2B2AE35)):
+        x += _signed(int.from_bytes(part, "big"))
+        x ^= (x >> 16) & 0xFFFF
+        x *= _signed(multiplier)
+        x ^= (x >> 13) & 0x7FFFF
+        x *= _signed(0x9E3779B1)
+    x ^= (x >> 16) & 0xFFFF
+    return x
+
+
+def random_bits(shape: Sequence[int], seed: int, stream: str) -> Tensor:
+    """Uniform 32-bit integers in a non-negative int64 tensor of ``shape``."""
+    words = random_words(math.prod(shape), seed, stream)
+    return (words.to(torch.int64) & 0xFFFFFFFF).reshape(tuple(shape))
 
 
 def random_below(shape: Sequence[int], bound: int, seed: int, stream: str) -> Tensor:
@@ -48,42 +61,56 @@ def permutation(n: int, seed: int, stream: str) -> Tensor:
     return torch.argsort(random_bits((n,), seed, stream), stable=True)
 
 
+def _lanes(count: int, width: int, seed: int, stream: str) -> Tensor:
+    """``[count]`` uniform ``width``-bit patterns in the integer dtype of that width."""
+    words = random_words(-(-count * width // 32), seed, stream)
+    return words.view(_RAW[width])[:count]
+
+
+def _ends(fmt: FloatFormat) -> Tensor:
+    """Magnitude patterns worth drawing on purpose, eight of them."""
+    top, least_normal = fmt.max_magnitude_code, 1 << fmt.mantissa_bits
+    one = fmt.bias << fmt.mantissa_bits
+    return torch.tensor([0, 1, least_normal - 1, least_normal, one, one, top, top - 1])
+
+
 def random_codes(
     shape: Sequence[int], fmt: FloatFormat, content: Content, seed: int, stream: str
 ) -> Tensor:
-    """Bit patterns of ``fmt`` as int64.
+    """Bit patterns of ``fmt`` in the integer dtype of its width (uint8, int16 or int32).
 
-    ``plain``: magnitudes within a few binades of 1. ``wide``: every finite pattern equally
-    likely. ``extreme``: as wide, and one element in four is a signed zero, the smallest or
-    largest subnormal, the smallest normal, one, the largest finite value, or one below it.
+    ``plain``: magnitudes from an eighth to eight, mantissas uniform. ``wide``: every finite
+    pattern about equally likely. ``extreme``: as wide, and about one element in four is a signed
+    zero, the smallest or largest subnormal, the smallest normal, one, or one of the two largest
+    finite values.
     """
-    bits = random_bits(shape, seed, stream)
-    sign = (bits >> 31) << (fmt.bits - 1)
+    count = math.prod(shape)
+    raw = _lanes(count, fmt.bits, seed, stream)
+    sign_bit = 1 << (fmt.bits - 1)
+    # Arithmetic in a wider type; 32-bit formats need 64 bits for the product.
+    code = raw.to(torch.int64 if fmt.bits == 32 else torch.int32)
+    negative = (code & sign_bit) != 0
+    code = code & (sign_bit - 1)
     if content == "plain":
-        # Three binades below 1 and three above, uniform mantissas.
         span = 6 << fmt.mantissa_bits
-        low = (fmt.bias - 3) << fmt.mantissa_bits
-        code = low + ((bits & 0x7FFFFFFF) * span >> 31)
+        code = ((fmt.bias - 3) << fmt.mantissa_bits) + (code * span >> (fmt.bits - 1))
     else:
-        code = (bits & 0x7FFFFFFF) * (fmt.max_magnitude_code + 1) >> 31
+        code = code * (fmt.max_magnitude_code + 1) >> (fmt.bits - 1)
     if content == "extreme":
-        top = fmt.max_magnitude_code
-        least_normal = 1 << fmt.mantissa_bits
-        ends = torch.tensor(
-            [0, 1, least_normal - 1, least_normal, fmt.bias << fmt.mantissa_bits, top, top - 1]
-        )
-        pick = random_bits(shape, seed, stream + "/ends")
-        code = torch.where(pick & 3 == 0, ends[(pick >> 2) % len(ends)], code)
+        pick = _lanes(count, 8, seed, stream + "/ends").to(torch.int32)
+        ends = _ends(fmt).to(code.dtype)
+        code = torch.where(pick < 64, ends[pick & 7], code)
     if fmt.flavour == "fnuz":  # the negative zero pattern is its NaN
-        sign = torch.where(code == 0, torch.zeros_like(sign), sign)
-    return code | sign
+        negative = negative & (code != 0)
+    code = torch.where(negative, code - sign_bit if fmt.bits > 8 else code + sign_bit, code)
+    return code.to(_RAW[fmt.bits]).reshape(tuple(shape))
 
 
 def random_values(
     shape: Sequence[int], fmt: FloatFormat, content: Content, seed: int, stream: str
 ) -> Tensor:
     """A tensor of ``fmt.dtype`` with contents by :func:`random_codes`."""
-    return from_bits(random_codes(shape, fmt, content, seed, stream), fmt)
+    return random_codes(shape, fmt, content, seed, stream).view(fmt.dtype)
 
 
 def uniform(

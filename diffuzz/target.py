@@ -82,6 +82,14 @@ class Target(Protocol):
         """Why the contract excludes this combination of axis values, or None if it is allowed."""
         ...
 
+    def settle(self, case: Case) -> Case:
+        """A case near ``case`` that is allowed: axes that others decide take what they must.
+
+        ``settle`` of an allowed case is that case. Generation draws every axis freely and then
+        settles, so that no combination of modes is rare because its neighbours are excluded.
+        """
+        ...
+
     def inputs(self, case: Case, arch: Arch) -> Inputs:
         """Tensors and scalars of the case, on the CPU; a pure function of its arguments."""
         ...

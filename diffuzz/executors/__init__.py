@@ -10,22 +10,47 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from diffuzz.arch import Arch
-from diffuzz.outcome import Report
+from diffuzz.errors import UsageError
+from diffuzz.outcome import Outcome, Report
 
 
 class Executor(Protocol):
     """Prepares a worker process to run slices for one arch.
 
     ``device`` is the torch device inputs must be on. ``prepare`` is called once, before the slice
-    is imported. ``begin`` is called before each case; ``reports`` after it, and returns what the
-    executor observed since (sanitizer reports).
+    is imported, with the native ops the slice calls (``_C.NAME``); it raises
+    :class:`~diffuzz.errors.CannotTell` where it cannot provide one. ``begin`` is called before
+    each case; ``reports`` after it, and returns what was observed since. ``translate`` turns an
+    exception of the executor's own (a compiler's refusal, an operation it does not know) into an
+    outcome, and returns None for any other.
     """
 
-    name: str
-    device: str
+    @property
+    def name(self) -> str: ...
 
-    def prepare(self, arch: Arch) -> None: ...
+    @property
+    def device(self) -> str: ...
+
+    def prepare(self, arch: Arch, ops: Sequence[str]) -> None: ...
 
     def begin(self) -> None: ...
 
     def reports(self) -> Sequence[Report]: ...
+
+    def translate(self, error: Exception) -> Outcome | None: ...
+
+
+NAMES = ("cpu", "gpu")
+
+
+def create(name: str) -> Executor:
+    """The executor called ``name``. Imported on demand: each needs what another may not have."""
+    if name == "cpu":
+        from diffuzz.executors.cpu import CpuExecutor
+
+        return CpuExecutor()
+    if name == "gpu":
+        from diffuzz.executors.gpu import GpuExecutor
+
+        return GpuExecutor()
+    raise UsageError(f"unknown executor {name!r}; known: {', '.join(NAMES)}")

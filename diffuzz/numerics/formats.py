@@ -12,6 +12,7 @@ larger, no infinities, no negative zero, and 0x80 the only NaN.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import torch
@@ -111,6 +112,20 @@ def from_bits(codes: Tensor, fmt: FloatFormat) -> Tensor:
 
 def decode(codes: Tensor, fmt: FloatFormat) -> Tensor:
     """float64 values of bit patterns ``codes`` (any integer dtype), exactly."""
+    if fmt.bits == 8:
+        return _table(fmt).to(codes.device)[codes.to(torch.int64)]
+    if fmt.bits == 16:
+        return from_bits(codes, fmt).to(torch.float64)
+    return _decode(codes, fmt)
+
+
+@cache
+def _table(fmt: FloatFormat) -> Tensor:
+    """The values of all 256 patterns of an 8-bit format."""
+    return _decode(torch.arange(256), fmt)
+
+
+def _decode(codes: Tensor, fmt: FloatFormat) -> Tensor:
     code = codes.to(torch.int64)
     sign_bit = 1 << (fmt.bits - 1)
     magnitude = code & (sign_bit - 1)

@@ -42,7 +42,8 @@ class K3Decode:
             (True, False),
             "whether the attention backend takes a quantised query",
         ),
-        Int("tokens", 0, 33, (0, 1, 2, 7, 8, 9, 31, 32, 33), plain=1),
+        # The layer decodes only when it has a token to decode.
+        Int("tokens", 1, 33, (1, 2, 7, 8, 9, 31, 32, 33)),
         Int("num_heads", 1, 24, (1, 2, 3, 7, 8, 12, 16, 17), doc="heads on this rank"),
         Choice("block_size", (16, 1, 32, 64)),
         Choice("slots", ("ordered", "permuted", "some skipped", "all skipped")),
@@ -66,6 +67,11 @@ class K3Decode:
         if not quantised and (case["q_scale"] != 1.0 or case["k_scale"] != 1.0):
             return "only a per-tensor fp8 cache has scales"
         return None
+
+    def settle(self, case: Case) -> Case:
+        if case["kv_cache_dtype"] in ("fp8", "fp8_e4m3"):
+            return case
+        return case.replace(q_scale=1.0, k_scale=1.0)
 
     def inputs(self, case: Case, arch: Arch) -> Inputs:
         from .cases import make_inputs

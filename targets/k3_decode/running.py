@@ -13,7 +13,7 @@ from torch import Tensor
 from diffuzz.arch import Arch
 from diffuzz.calling import call
 from diffuzz.case import Case
-from diffuzz.numerics.formats import FORMATS
+from diffuzz.numerics.formats import FORMATS, widen
 from diffuzz.target import Inputs
 
 from .cases import DS_MLA_ENTRY, ENTRY, is_per_tensor_fp8, model_format
@@ -24,7 +24,7 @@ PADDING = 64
 
 def run(code: Mapping[str, Any], case: Case, arch: Arch, inputs: Inputs) -> dict[str, Tensor]:
     """Outputs: ``mqa_q`` as vLLM returned it, and the cache's bytes in three views: ``cache`` or
-    ``cache_nope``/``cache_scale``/``cache_rope`` of the inserted entries, ``cache_rest``."""
+    ``cache_latent`` (dequantised) and ``cache_rope`` of the inserted entries, ``cache_rest``."""
     tensors = _laid_out(case, inputs)
     cache = _cache(case, inputs, tensors["ql_nope"].device)
     scales = {
@@ -111,8 +111,10 @@ def _cache_outputs(case: Case, arch: Arch, inputs: Inputs, cache: Tensor) -> dic
     # As attention reads it: in the platform's fp8 flavour.
     fp8 = FORMATS[arch.e4m3].dtype
     if case["kv_cache_dtype"] == "fp8_ds_mla":
-        outputs["cache_nope"] = rows[:, :512].contiguous().view(fp8)
-        outputs["cache_scale"] = rows[:, 512:528].contiguous().view(torch.float32)
+        scale = rows[:, 512:528].contiguous().view(torch.float32)
+        codes = widen(rows[:, :512].contiguous().view(fp8))
+        latent = codes * widen(scale).repeat_interleave(128, dim=1)
+        outputs["cache_latent"] = latent.to(torch.float32)
         outputs["cache_rope"] = rows[:, 528:].contiguous().view(model_format(case).dtype)
     elif is_per_tensor_fp8(case):
         outputs["cache"] = rows.contiguous().view(fp8)

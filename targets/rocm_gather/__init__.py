@@ -42,11 +42,11 @@ class RocmGather:
     # sm90 is not a ROCm arch: it is there to run the same kernels on an NVIDIA GPU on request.
     archs = ("gfx942", "gfx950")
     axes: Sequence[Axis] = (
-        Choice("op", ("gather", "round_trip")),
-        Choice("layout", ("NHD", "SHUFFLE"), "memory layout the kernel is told"),
-        Choice("cache", ("model", "fp8"), "element type of the cache: the model's, or fp8"),
+        Choice("op", ("gather", "round_trip"), often=("gather",)),
+        Choice("layout", ("NHD", "SHUFFLE"), "memory layout the kernel is told", often=("NHD",)),
+        Choice("cache", ("model", "fp8"), "element type of the cache", often=("fp8",)),
         Choice("dtype", ("bf16", "fp16"), "model dtype, that of the workspaces"),
-        IntList("seq_lens", 0, 70, 1, 5, (0, 1, 15, 16, 17, 31, 32, 33), "tokens to gather"),
+        IntList("seq_lens", 0, 50, 1, 4, (0, 1, 15, 16, 17, 31, 32, 33), "tokens to gather"),
         Int("num_heads", 1, 9, (1, 3, 5, 7, 8), doc="KV heads"),
         Choice("head_size", (64, 128, 256)),
         Choice("page_size", (16, 32)),
@@ -97,6 +97,20 @@ class RocmGather:
         elif case["layout"] == "SHUFFLE" and case["memory"] != "contiguous":
             return "a SHUFFLE cache laid out by the target is contiguous"
         return None
+
+    def settle(self, case: Case) -> Case:
+        values: dict[str, Any] = {}
+        if case["op"] == "round_trip":
+            values |= {"layout": "SHUFFLE", "memory": "declared"}
+        elif case["layout"] == "SHUFFLE":
+            values |= {"memory": "contiguous"}
+        if case["op"] == "gather":
+            values |= {"pad_tokens": 0}
+        if case["cache"] == "model" or {**case.values, **values}["layout"] == "SHUFFLE":
+            values |= {"k_scale": 1.0, "v_scale": 1.0}
+        if sum(case["seq_lens"]) == 0:
+            values |= {"seq_lens": (*case["seq_lens"][:-1], 1)}
+        return case.replace(**values)
 
     def inputs(self, case: Case, arch: Arch) -> Inputs:
         from .cases import make_inputs

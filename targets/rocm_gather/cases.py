@@ -68,8 +68,8 @@ def _block_table(case: Case, ends: list[int]) -> tuple[torch.Tensor, int]:
 def make_inputs(case: Case, arch: Arch) -> Inputs:
     """Geometry (int32, as the backend builds it) and logical contents.
 
-    ``k_codes``, ``v_codes``: ``[num_blocks, page_size, num_heads, head_size]`` int64 bit patterns
-    in the cache's format; slots no sequence reaches hold NaN. ``block_table``: ``[batch,
+    ``k_codes``, ``v_codes``: ``[num_blocks, page_size, num_heads, head_size]`` bit patterns (uint8
+    or int16) in the cache's format; slots no sequence reaches hold NaN. ``block_table``: ``[batch,
     columns]``. ``cu_seqlens``: ``[batch + 1]``. ``token_to_batch``: ``[tokens]``. ``starts``:
     ``[batch]``. For round trips ``key``, ``value``: ``[tokens of all positions + padding,
     num_heads, head_size]`` in the model dtype, and ``slots`` (int64).

@@ -14,7 +14,6 @@ from diffuzz.arch import Arch
 from diffuzz.calling import call
 from diffuzz.case import Case
 from diffuzz.errors import CannotTell
-from diffuzz.numerics.formats import from_bits
 from diffuzz.target import Inputs
 
 from .cases import GUARD_ROWS, PADDING, cache_format, model_format
@@ -25,7 +24,7 @@ def run_gather(
 ) -> dict[str, Tensor]:
     """Gather from a cache laid out here. Outputs: ``key``, ``value`` and their guard rows."""
     fmt = cache_format(case, arch)
-    pages = [from_bits(inputs[f"{name}_codes"], fmt) for name in ("k", "v")]
+    pages = [inputs[f"{name}_codes"].view(fmt.dtype) for name in ("k", "v")]
     if case["layout"] == "SHUFFLE":
         caches = _shuffled(*pages)
     elif case["memory"] == "padded":

@@ -64,13 +64,13 @@ def _gathered(case: Case, arch: Arch, inputs: Inputs, cache: str) -> Expected:
     stored = at(_slots(case, inputs))
     value = stored * scale
     hypotheses: dict[str, Callable[[], Tensor]] = {
-        "one slot later": lambda: at(_slots(case, inputs, 1)) * scale,
-        "one slot earlier": lambda: at(_slots(case, inputs, -1)) * scale,
-        "one page later": lambda: at(_slots(case, inputs, case["page_size"])) * scale,
-        "chunk start ignored": lambda: at(_slots(case, inputs, ignore_starts=True)) * scale,
+        "the slot one too late": lambda: at(_slots(case, inputs, 1)) * scale,
+        "the slot one too early": lambda: at(_slots(case, inputs, -1)) * scale,
+        "the page one too late": lambda: at(_slots(case, inputs, case["page_size"])) * scale,
+        "the chunk start ignored": lambda: at(_slots(case, inputs, ignore_starts=True)) * scale,
     }
     if case["memory"] == "padded":
-        hypotheses["block stride ignored"] = lambda: (
+        hypotheses["the block stride ignored"] = lambda: (
             decode(_unstrided(case, inputs, cache, fmt), fmt) * scale
         )
     if case["cache"] != "fp8":

@@ -1,0 +1,279 @@
+"""The fuzz loop: cases onto both revisions' slices, outcomes to the oracles, findings out.
+
+A lane is one pair of workers. Cases are dealt to lanes in order and results are folded in case
+order, so a report does not depend on how many lanes there were or which was faster.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from diffuzz import oracles
+from diffuzz.arch import Arch
+from diffuzz.case import Case, sort_key
+from diffuzz.executors.pool import Worker, write_request
+from diffuzz.executors.worker import Setup
+from diffuzz.finding import Defect, Direction, Finding, Judged, Verdict
+from diffuzz.outcome import Location
+from diffuzz.slicing import Slice
+from diffuzz.target import Target
+
+MEMORY_LIMIT = 16 << 30
+# How the signature of a defect ends that no explainer named.
+_UNEXPLAINED = ":values"
+# With this many cases, a flag that never varied by chance is one in 2**4.
+_TELLING_HITS = 5
+
+
+@dataclass(frozen=True)
+class Job:
+    """One target on one arch: what is compared and how.
+
+    ``baseline`` and ``candidate`` are the two slices; equal hashes mean one run serves both.
+    ``facts`` is what each revision says about who reaches the kernel.
+    """
+
+    target: Target
+    arch: Arch
+    executor: str
+    baseline: Slice
+    candidate: Slice
+    facts: tuple[Mapping[str, Any], Mapping[str, Any]]
+    target_folders: tuple[str, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        return self.baseline.hash == self.candidate.hash
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """One case judged on both revisions."""
+
+    case: Case
+    baseline: Judged
+    candidate: Judged
+    verdict: Verdict
+    defects: tuple[tuple[Defect, Direction], ...]
+
+
+@dataclass
+class JobResult:
+    """What a job came to, folded in case order."""
+
+    job: Job
+    cases: int = 0
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
+    unknown_reasons: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Runner:
+    """Workers for one job, ``lanes`` pairs of them, started when first used."""
+
+    def __init__(self, job: Job, folder: Path, *, lanes: int, time_limit: float) -> None:
+        self.job = job
+        self.folder = folder
+        self._stack = ExitStack()
+        self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
+        sides = [("baseline", job.baseline)] + ([] if job.same else [("candidate", job.candidate)])
+        self._lanes = [
+            [self._worker(side, piece, lane, time_limit) for side, piece in sides]
+            for lane in range(lanes)
+        ]
+        self._free = list(self._lanes)
+        self._lock = threading.Semaphore(lanes)
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    def _worker(self, side: str, piece: Slice, lane: int, time_limit: float) -> Worker:
+        directory = self._scratch / piece.hash[:16]
+        if not directory.exists():
+            piece.write(directory)
+        job = self.job
+        logs = self.folder / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        setup = Setup(
+            slice_dir=str(directory),
+            target=job.target.name,
+            target_folders=job.target_folders,
+            arch=job.arch.name,
+            executor=job.executor,
+            ops=tuple(piece.ops),
+            log=str(logs / f"{job.target.name}-{job.arch.name}-{side}-{lane}.log"),
+            memory_limit=MEMORY_LIMIT if job.executor == "cpu" else 0,
+        )
+        return self._stack.enter_context(Worker(setup, time_limit))
+
+    def run(self, case: Case) -> CaseResult:
+        """Run ``case`` on both sides and judge it. Safe to call from ``lanes`` threads at once."""
+        with self._lock:
+            lane = self._free.pop()
+            try:
+                return self._run_on(lane, case)
+            finally:
+                self._free.append(lane)
+
+    def _run_on(self, lane: Sequence[Worker], case: Case) -> CaseResult:
+        request = write_request(self.folder / "cases" / case.target, case)
+        for worker in lane:
+            worker.submit(request)
+        # The truth is worked out while the workers run.
+        target, arch = self.job.target, self.job.arch
+        expected = target.expected(case, arch, target.inputs(case, arch))
+        outcomes = [worker.result(request) for worker in lane]
+        found = oracles.assess(outcomes[0], outcomes[-1], expected)
+        return CaseResult(
+            case, found.baseline, found.candidate, found.verdict, tuple(found.differences)
+        )
+
+
+def run_cases(
+    runner: Runner, cases: Sequence[Case], lanes: int, deadline: float | None = None
+) -> Iterator[CaseResult]:
+    """Results in case order. Cases not begun by ``deadline`` (``time.monotonic``) are left out."""
+
+    def one(case: Case) -> CaseResult | None:
+        if deadline is not None and time.monotonic() > deadline:
+            return None
+        return runner.run(case)
+
+    with ThreadPoolExecutor(max_workers=lanes) as threads:
+        for result in threads.map(one, cases):
+            if result is not None:
+                yield result
+
+
+class Fold:
+    """Folds case results into a :class:`JobResult`: one finding for each direction and defect.
+
+    What one mistake does to several outputs is one finding: defects that an explainer gave the
+    same name are folded whatever the output, and unexplained ones (too few wrong elements to
+    tell) join an explained one of the same kind, output and direction.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.result = JobResult(job)
+        self._hits: dict[tuple[str, Direction], list[tuple[CaseResult, Defect]]] = {}
+
+    def add(self, result: CaseResult) -> None:
+        self.result.cases += 1
+        self.result.verdicts[result.verdict] += 1
+        if result.verdict is Verdict.UNKNOWN:
+            reason = result.baseline.unknown or result.candidate.unknown or "not said"
+            self.result.unknown_reasons[reason] += 1
+        for defect, direction in result.defects:
+            key = (mistake(defect.signature), direction)
+            self._hits.setdefault(key, []).append((result, defect))
+
+    def finish(self) -> JobResult:
+        """Make the findings, the worst direction first, each on its simplest case."""
+        self._adopt_unexplained()
+        order = [Direction.REGRESSION, Direction.FIXED, Direction.BOTH]
+        for (signature, direction), hits in sorted(
+            self._hits.items(), key=lambda item: (order.index(item[0][1]), item[0][0])
+        ):
+            finding = self._finding(signature, direction, hits)
+            self.result.findings.append(finding)
+        return self.result
+
+    def _adopt_unexplained(self) -> None:
+        for key in [key for key in self._hits if key[0].endswith(_UNEXPLAINED)]:
+            signature, direction = key
+            for other, hits in self._hits.items():
+                known = {defect.signature for _, defect in hits}
+                if (
+                    other[1] is direction
+                    and not other[0].endswith(_UNEXPLAINED)
+                    and any(oracles.same_defect(signature, one) for one in known)
+                ):
+                    hits.extend(self._hits.pop(key))
+                    break
+
+    def _finding(
+        self, signature: str, direction: Direction, hits: list[tuple[CaseResult, Defect]]
+    ) -> Finding:
+        job, axes = self.result.job, self.result.job.target.axes
+        telling = [hit for hit in hits if mistake(hit[1].signature) == signature]
+        simplest = min(sort_key(hit[0].case, axes) for hit in telling)
+        shown = [hit for hit in telling if sort_key(hit[0].case, axes) == simplest]
+        result, defect = shown[0]
+        wrong_side = 0 if direction is Direction.FIXED else 1
+        others = [other.aspect for _, other in shown[1:]]
+        message = defect.message + (f" (the same in {', '.join(others)})" if others else "")
+        flags = decisive_flags(job.facts[wrong_side], [hit[0].case for hit in hits])
+        backends = reach(job.facts[wrong_side], flags)
+        if flags:
+            setting = ", ".join(f"{name}={value}" for name, value in flags.items())
+            message += f"; always with {setting}, as in {', '.join(backends) or 'no backend'}"
+        piece = (job.baseline, job.candidate)[wrong_side]
+        return Finding(
+            defect=replace(
+                defect,
+                signature=signature,
+                message=message,
+                location=defect.location or entry_location(job.target, piece),
+            ),
+            direction=direction,
+            case=result.case,
+            arch=job.arch.name,
+            executor=job.executor,
+            baseline_measure=result.baseline.measures.get(defect.aspect),
+            candidate_measure=result.candidate.measures.get(defect.aspect),
+            reach=backends,
+            cases_hit=len({hit[0].case.id for hit in hits}),
+        )
+
+
+def mistake(signature: str) -> str:
+    """The signature without its output where an explainer named the mistake, else as it is."""
+    kind, _, rest = signature.partition(":")
+    aspect, _, what = rest.partition(":")
+    explained = aspect != "run" and not signature.endswith(_UNEXPLAINED)
+    return f"{kind}:{what}" if explained else signature
+
+
+def entry_location(target: Target, piece: Slice) -> Location | None:
+    """Where the target's first entry stands in the revision: the place to start reading."""
+    for entry in target.entries:
+        point = piece.entries.get(entry.name)
+        if point is not None:
+            return Location(point.path, point.line, point.symbol)
+    return None
+
+
+def decisive_flags(facts: Mapping[str, Any], hits: Sequence[Case]) -> dict[str, Any]:
+    """Capability flags that had one value in every case of a finding, though they are drawn
+    freely. Fewer than :data:`_TELLING_HITS` cases say nothing."""
+    if len(hits) < _TELLING_HITS:
+        return {}
+    flags = {name: {case[name] for case in hits} for name in facts if name in hits[0].values}
+    return {name: values.pop() for name, values in flags.items() if len(values) == 1}
+
+
+def reach(facts: Mapping[str, Any], flags: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the revision's backends that can have all these flags, sorted; a backend whose
+    flag depends on circumstances is marked conditional."""
+    reached: set[str] | None = None
+    for flag, wanted in flags.items():
+        here = {
+            name + ("" if value.value == wanted else " (conditional)")
+            for name, value in facts[flag].items()
+            if value.value in (wanted, "conditional")
+        }
+        reached = here if reached is None else reached & here
+    return tuple(sorted(reached or ()))

@@ -1,0 +1,165 @@
+"""The parent's side of a worker: start it, hand it cases, survive it.
+
+A worker that dies or hangs is replaced. One death proves nothing (a neighbour may have used up
+the memory), so the case runs once more in a fresh process, and only a second death is an outcome.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from diffuzz.case import Case
+from diffuzz.executors import wire, worker
+from diffuzz.executors.worker import Setup
+from diffuzz.outcome import Crashed, Outcome, Returned, TimedOut, Unsupported
+
+# Imported once in a template process that every worker is forked from: a worker then starts in
+# milliseconds and shares the libraries' memory with its siblings.
+_PRELOAD = ["torch", "triton", "diffuzz.executors.worker"]
+_START_LIMIT_S = 120.0
+_LOG_TAIL = 2000
+
+_context = multiprocessing.get_context("forkserver")
+_starting = threading.Lock()
+
+
+class Worker:
+    """One child process at a time, for one :class:`Setup`."""
+
+    def __init__(self, setup: Setup, time_limit: float) -> None:
+        self._setup = setup
+        self._time_limit = time_limit
+        self._process: ForkServerProcess | None = None
+        self._connection: Connection | None = None
+        self._failure = Unsupported("worker did not start")
+        self.restarts = 0
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def run(self, path: Path) -> Outcome:
+        """Run the case whose request is written at ``path`` and return its outcome."""
+        self.submit(path)
+        return self.result(path)
+
+    def submit(self, path: Path) -> None:
+        """Start on the request at ``path``; :meth:`result` waits for it."""
+        failure = self._start()
+        if failure is None and self._connection is not None:
+            try:
+                self._connection.send_bytes(str(path).encode())
+            except OSError:
+                self._kill()
+
+    def result(self, path: Path) -> Outcome:
+        first = self._receive()
+        if not isinstance(first, (Crashed, TimedOut)):
+            return first
+        self.restarts += 1
+        self.submit(path)
+        second = self._receive()
+        if isinstance(second, Crashed) and second.how == "signal SIGKILL":
+            return Unsupported("worker killed, out of memory perhaps")
+        return second
+
+    def close(self) -> None:
+        self._kill()
+
+    def _start(self) -> Unsupported | None:
+        """Bring up a child if there is none; the reason it cannot serve, else None."""
+        if self._process is not None and self._process.is_alive():
+            return None
+        self._kill()
+        _context.set_forkserver_preload(_PRELOAD)
+        here, there = _context.Pipe()
+        process = _context.Process(target=worker.main, args=(there, self._setup), daemon=True)
+        with _without_main():
+            process.start()
+        there.close()
+        self._process, self._connection = process, here
+        ready = self._receive(_START_LIMIT_S)
+        if isinstance(ready, Returned):
+            return None
+        if isinstance(ready, Unsupported):
+            self._failure = ready
+        self._kill()
+        return self._failure
+
+    def _receive(self, limit: float | None = None) -> Outcome:
+        connection, limit = self._connection, limit or self._time_limit
+        if connection is None:
+            return self._failure
+        try:
+            if not connection.poll(limit):
+                self._kill()
+                return TimedOut(limit)
+            return wire.receive(connection)
+        except (EOFError, OSError):
+            return self._died()
+
+    def _died(self) -> Crashed:
+        process = self._process
+        assert process is not None
+        process.join(timeout=10)
+        code = process.exitcode
+        how = f"exit code {code}"
+        if code is not None and code < 0:
+            how = f"signal {signal.Signals(-code).name}"
+        self._kill()
+        return Crashed(how, self.log_tail())
+
+    def log_tail(self) -> str:
+        """The end of what the worker printed."""
+        try:
+            return Path(self._setup.log).read_text(errors="replace")[-_LOG_TAIL:]
+        except OSError:
+            return ""
+
+    def _kill(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        if self._process is not None:
+            if self._process.is_alive():
+                self._process.kill()
+            self._process.join(timeout=10)
+        self._process = self._connection = None
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Keep multiprocessing from running the user's main module again in every child: a worker
+    needs none of it, and a script without a ``__main__`` guard would start over."""
+    with _starting:
+        main_module = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main_module
+
+
+def write_request(folder: Path, case: Case) -> Path:
+    """Put the case on disk before it runs, so that one that kills everything is not lost."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{case.id}.json"
+    if not path.exists():
+        path.write_text(json.dumps(case.to_dict(), sort_keys=True) + "\n")
+    return path
