@@ -50,12 +50,23 @@ def odd_float32(x: Tensor) -> Tensor:
 
 
 def to_fp8(x: Tensor, fmt: FloatFormat, saturate: bool) -> Tensor:
-    """Bit patterns of ``x`` (any float type) in an fp8 format, to nearest even."""
+    """Bit patterns of ``x`` (any float type) in an fp8 format, to nearest even.
+
+    Without ``saturate``, overflow gives infinity, or NaN in formats that have none. What torch's
+    own casts do there differs between its versions, so they only see values in range.
+    """
     x = odd_float32(x) if x.dtype == torch.float64 else x.float()
     limit = fmt.max_finite
-    if saturate:
-        x = x.clamp(-limit, limit)
-    codes = x.to(fmt.dtype).view(torch.uint8)
+    inside = x.clamp(-limit, limit)
+    codes = inside.to(fmt.dtype).view(torch.uint8)
+    if not saturate:
+        # Halfway to the next step of the grid, a tie, goes to the even one of the two codes.
+        top = fmt.max_magnitude_code
+        tie = limit + 2.0 ** ((top >> fmt.mantissa_bits) - fmt.bias - fmt.mantissa_bits - 1)
+        over = x.abs() >= tie if top & 1 else x.abs() > tie
+        beyond = top + 1 if fmt.flavour == "ieee" else fmt.nan_code
+        signed = torch.where(torch.signbit(x), beyond | 0x80, beyond).to(torch.uint8)
+        codes = torch.where(over, signed, codes)
     return codes.masked_fill(x.isnan(), fmt.nan_code)
 
 
@@ -65,7 +76,11 @@ def _towards_zero(x: Tensor, elem: str) -> Tensor:
     wide = fp8_to(near, elem, torch.float64) if elem in FP8 else near.double()
     grew = wide.abs() > x.double().abs()
     bits = near.view(RAW[near.element_size()])
-    return torch.where(grew, bits - 1, bits).view(near.dtype)
+    back = torch.where(grew, bits - 1, bits)
+    if elem in FP8 and FORMAT[elem].flavour == "fnuz":
+        # The step back from the smallest negative number is zero, which has no sign.
+        back = back.masked_fill(grew & (back == FORMAT[elem].nan_code), 0)
+    return back.view(near.dtype)
 
 
 def narrow(x: Tensor, elem: str, saturate: bool) -> Tensor:
