@@ -39,7 +39,7 @@ from diffuzz.native.toolchain import (
 )
 
 TIME_LIMIT = 300
-SANITIZERS = "-fsanitize=address,undefined,float-cast-overflow"
+SANITIZERS = ("-fsanitize=address,undefined,float-cast-overflow", "-fsanitize-recover=all")
 _COMMON_FLAGS = [
     *("-std=c++20", "-fPIC", "-w", "-fvisibility=hidden"),
     *("-ffp-contract=off", "-fno-strict-aliasing", "-fwrapv"),
@@ -67,12 +67,16 @@ class LoadedLibrary:
 
         load_library: Callable[[str], None] = torch.ops.load_library  # untyped in torch
         load_library(str(path))
-        self._take = ctypes.CDLL(str(path)).diffuzz_take_reports
-        self._take.restype = ctypes.c_size_t
+        # A library for a GPU has no such thing.
+        self._take = getattr(ctypes.CDLL(str(path)), "diffuzz_take_reports", None)
+        if self._take is not None:
+            self._take.restype = ctypes.c_size_t
 
     def take_reports(self) -> str:
         """What the emulation observed since the last call, in the runtime's own lines
         (:func:`diffuzz.native.sanitize.parse_runtime_reports` reads them)."""
+        if self._take is None:
+            return ""
         buffer = ctypes.create_string_buffer(1 << 17)
         length = self._take(buffer, ctypes.c_size_t(len(buffer)))
         return buffer.raw[:length].decode(errors="replace")
@@ -94,7 +98,7 @@ def flags(arch: Arch, *, sanitize: bool, stable: bool) -> list[str]:
     if stable:
         chosen += ["-DDIFFUZZ_STABLE_ABI", f"-DTORCH_TARGET_VERSION={torch_target_version()}"]
     if sanitize:
-        return [*chosen, "-O1", "-g1", "-fno-omit-frame-pointer", SANITIZERS]
+        return [*chosen, "-O1", "-g1", "-fno-omit-frame-pointer", *SANITIZERS]
     return [*chosen, "-O1"]
 
 
@@ -228,7 +232,7 @@ def _link(compiler: Compiler, scratch: Path, objects: list[Path], sanitize: bool
         compiler.path,
         "-shared",
         *(str(o) for o in objects),
-        *([SANITIZERS] if sanitize else ["-Wl,-z,defs"]),
+        *(SANITIZERS if sanitize else ["-Wl,-z,defs"]),
         "-Wl,-Bsymbolic",
         f"-L{libraries}",
         *("-ltorch_cpu", "-ltorch", "-lc10"),

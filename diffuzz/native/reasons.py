@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from diffuzz.errors import CannotTell
 
-class NativeUnavailable(Exception):
-    """Base: the machinery's limits, never a fault of the kernel. ``str()`` is the reason."""
 
-    @property
-    def reason(self) -> str:
-        return str(self)
+class NativeUnavailable(CannotTell):
+    """Base: the machinery's limits, never a fault of the kernel."""
 
 
 class ClosureError(NativeUnavailable):

@@ -1,0 +1,165 @@
+"""Running a sanitized build, and reading what it and the emulation say.
+
+ASan has to be in a process from its start: :func:`sanitized_environment` says how. What tensors
+hold is then guarded by torch's own allocations; :func:`poisoned` guards parts of them as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import posixpath
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from diffuzz.native.reasons import NoCompiler
+from diffuzz.native.toolchain import Compiler, find_compiler
+from diffuzz.outcome import Location, Report
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_ASAN_OPTIONS = (
+    "detect_leaks=0:halt_on_error=0:alloc_dealloc_mismatch=0:detect_odr_violation=0:"
+    "verify_asan_link_order=0:allocator_may_return_null=1:handle_segv=1"
+)
+_UBSAN_OPTIONS = "halt_on_error=0:print_stacktrace=0"
+_SANITIZER_ERROR = re.compile(r"ERROR: AddressSanitizer:? (?P<what>[\w-]+)")
+_ACCESS = re.compile(r"^(?P<access>READ|WRITE) of size (?P<size>\d+)", re.M)
+_FRAME = re.compile(
+    r"^\s*#\d+ 0x[0-9a-f]+ in (?P<function>.*?) (?P<file>csrc/\S+?):(?P<line>\d+)", re.M
+)
+_UNDEFINED = re.compile(
+    r"^(?P<file>csrc/\S+?):(?P<line>\d+):(?:\d+:)? runtime error: (?P<what>.*)$", re.M
+)
+_RUNTIME = re.compile(
+    r"^(?:diffuzz-gpu: )?(?P<kind>[\w-]+)\t(?P<file>[^\t]*)\t(?P<line>\d+)\t"
+    r"(?P<block>\d+,\d+,\d+)\t(?P<thread>\d+,\d+,\d+)\t(?P<text>.*)$",
+    re.M,
+)
+
+
+@lru_cache(maxsize=4)
+def _sanitizer_library(compiler: Compiler) -> str:
+    name = "libclang_rt.asan-x86_64.so" if compiler.is_clang else "libasan.so"
+    done = subprocess.run(
+        [compiler.path, f"-print-file-name={name}"], capture_output=True, text=True, check=False
+    )
+    path = os.path.realpath(done.stdout.strip())
+    if not os.path.isfile(path):
+        raise NoCompiler(f"{compiler.version.partition(' ')[0]} has no {name}; no sanitized runs")
+    return path
+
+
+def sanitized_environment(base: Mapping[str, str]) -> dict[str, str]:
+    """``base`` with what a process needs to load sanitized builds.
+
+    Such a process must not have a limit on its address space. Raises :class:`NoCompiler`.
+    """
+    preload = [_sanitizer_library(find_compiler()), *filter(None, [base.get("LD_PRELOAD")])]
+    return {
+        **base,
+        "LD_PRELOAD": " ".join(preload),
+        "ASAN_OPTIONS": _ASAN_OPTIONS,
+        "UBSAN_OPTIONS": _UBSAN_OPTIONS,
+    }
+
+
+def parse_reports(stderr: str) -> list[Report]:
+    """What ASan, UBSan and the emulated GPU said in ``stderr``, in no order, each once."""
+    reports = [*_address_reports(stderr), *_undefined_reports(stderr)]
+    reports += parse_runtime_reports(stderr)
+    return list(dict.fromkeys(reports))
+
+
+def parse_runtime_reports(text: str) -> list[Report]:
+    """The emulation's own lines (:meth:`LoadedLibrary.take_reports`)."""
+    reports = []
+    for m in _RUNTIME.finditer(text):
+        program = tuple(int(n) for n in m["block"].split(","))
+        message = f"{m['text']} (thread {m['thread']})"
+        location = _location(m["file"], m["line"])
+        reports.append(Report(m["kind"], message, location=location, program=program))
+    return reports
+
+
+def _location(file: str, line: str, function: str = "") -> Location:
+    return Location(posixpath.normpath(file), int(line), function)
+
+
+def _bare_function(signature: str) -> str:
+    """``copy`` of ``void vllm::(anonymous namespace)::copy<float>(float*)``."""
+    text = signature.replace("(anonymous namespace)::", "")
+    while (shorter := re.sub(r"<[^<>]*>", "", text)) != text:
+        text = shorter
+    name = re.search(r"([\w~]+)\s*(?:\(|$)", text)
+    return name.group(1) if name else ""
+
+
+def _address_reports(stderr: str) -> Iterator[Report]:
+    starts = [m.start() for m in _SANITIZER_ERROR.finditer(stderr)]
+    for start, end in zip(starts, [*starts[1:], len(stderr)], strict=True):
+        block = stderr[start:end]
+        error = _SANITIZER_ERROR.match(block)
+        assert error is not None
+        access, frame = _ACCESS.search(block), _FRAME.search(block)
+        where = f"{access['access'].lower()} of {access['size']} bytes" if access else "access"
+        what = error["what"].replace("-", " ")
+        location = (
+            _location(frame["file"], frame["line"], _bare_function(frame["function"]))
+            if frame
+            else None
+        )
+        kind = "crash" if error["what"] in ("SEGV", "BUS", "FPE", "ILL") else "out-of-bounds"
+        yield Report(kind, f"{where}: {what}", location=location)
+
+
+def _undefined_reports(stderr: str) -> Iterator[Report]:
+    for m in _UNDEFINED.finditer(stderr):
+        what = re.sub(r"0x[0-9a-f]+", "ADDRESS", m["what"])
+        yield Report(_undefined_kind(what), what, location=_location(m["file"], m["line"]))
+
+
+def _undefined_kind(what: str) -> str:
+    """A misaligned vector access traps on a GPU; a conversion out of range gives some number."""
+    if "misaligned" in what or "null pointer" in what or "unreachable" in what:
+        return "crash"
+    return "out-of-bounds" if "out of bounds" in what else "wrong-result"
+
+
+@contextlib.contextmanager
+def poisoned(regions: Sequence[Tensor]) -> Iterator[None]:
+    """Every access to the bytes of the (possibly strided) ``regions`` is a report meanwhile.
+
+    Only in a process of :func:`sanitized_environment`; :class:`RuntimeError` elsewhere. ASan
+    works in units of 8 bytes: of a run that does not end at one, the rest is not guarded.
+    """
+    process = ctypes.CDLL(None)
+    if not hasattr(process, "__asan_poison_memory_region"):
+        raise RuntimeError("this process does not run under ASan")
+    spans = [span for region in regions for span in _spans(region)]
+    for start, size in spans:
+        process.__asan_poison_memory_region(ctypes.c_void_p(start), ctypes.c_size_t(size))
+    try:
+        yield
+    finally:
+        for start, size in spans:
+            process.__asan_unpoison_memory_region(ctypes.c_void_p(start), ctypes.c_size_t(size))
+
+
+def _spans(region: Tensor) -> Iterator[tuple[int, int]]:
+    """(address, bytes) of the contiguous runs of ``region``, whole units of 8 bytes."""
+    if region.numel() == 0:
+        return
+    if region.is_contiguous():
+        start, end = region.data_ptr(), region.data_ptr() + region.numel() * region.element_size()
+        start, end = -(-start // 8) * 8, end // 8 * 8
+        if end > start:
+            yield start, end - start
+        return
+    for part in region.unbind(0):
+        yield from _spans(part)
