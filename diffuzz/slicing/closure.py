@@ -118,9 +118,7 @@ class Closure:
             choices = self.found.name(path, use.chain)
         for choice in choices:
             if isinstance(choice.ref, Outside) and choice.ref.whole_module:
-                raise Unresolved(
-                    f"missing {choice.ref.what} (the module itself is used as a value)"
-                )
+                raise Unresolved(f"missing {choice.ref.what} (the module is used as a value)")
         return choices
 
     def _typing(self, path: str, use: Use) -> tuple[Choice, ...] | None:

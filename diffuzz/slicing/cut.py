@@ -11,7 +11,7 @@ from diffuzz.slicing.module import ModuleCache, ParsedModule, Unit
 from diffuzz.slicing.resolution import Node
 from diffuzz.slicing.result import EntryPoint, Missing, Parameter, Slice
 from diffuzz.slicing.standins import StandInModule, parse_stand_ins
-from diffuzz.slicing.tree import Tree, Unresolved, module_name
+from diffuzz.slicing.tree import ROOT, Tree, Unresolved, module_name
 from diffuzz.sources import Source
 from diffuzz.target import Entry, StandIns
 
@@ -49,17 +49,18 @@ def slice_target(
         if not found:
             raise Unresolved("none of the entries exists")
         closure.run()
+        reached = _reached(closure)
     except Unresolved as error:
         return Missing(str(error), frozenset(tree.looked_up.items()))
     return Slice(
         target=target_name,
-        hash=slice_hash(closure, roots, extra),
+        hash=slice_hash(closure, roots, [*extra, *(s.digest for s in reached.values())]),
         entries=found,
         definitions=definition_digests(closure),
         files={p: masked(tree.module(p), k) for p, k in sorted(closure.found.kept.items())},
         dependencies=frozenset(tree.looked_up.items()),
         ops=tuple(sorted(closure.ops)),
-        stand_ins=_reached(closure),
+        stand_ins={name: reached[name].text for name in sorted(reached)},
         absent=tuple(sorted(closure.found.absent)),
     )
 
@@ -101,13 +102,19 @@ def _entry_point(path: str, symbol: str, units: Sequence[Unit]) -> EntryPoint:
     return EntryPoint(path, symbol, line, module_name(path), parameters)
 
 
-def _reached(closure: Closure) -> dict[str, str]:
-    """Texts of the stand-ins in use, those included that stand-ins import themselves."""
+def _reached(closure: Closure) -> dict[str, StandInModule]:
+    """The stand-ins in use, those included that stand-ins import themselves."""
+    declared = closure.found.stand_ins
     todo = list(closure.found.used_stand_ins)
     reached: dict[str, StandInModule] = {}
     while todo:
         name = todo.pop()
-        if name not in reached:
-            reached[name] = closure.found.stand_ins[name]
-            todo += [m for m in reached[name].imported if m in closure.found.stand_ins]
-    return {name: reached[name].text for name in sorted(reached)}
+        if name in reached:
+            continue
+        reached[name] = declared[name]
+        for item in declared[name].imports:
+            modules = {item.module, f"{item.module}.{item.name}"} & set(declared)
+            if not modules and item.module.split(".")[0] == ROOT:
+                raise Unresolved(f"missing {item.module} (imported by the stand-in {name})")
+            todo += sorted(modules)
+    return reached

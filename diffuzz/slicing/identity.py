@@ -20,19 +20,16 @@ from diffuzz.slicing.tree import module_name
 def slice_hash(
     closure: Closure,
     entries: Sequence[tuple[str, Sequence[Node]]],
-    extra: Sequence[str] = (),
+    identities: Sequence[str] = (),
 ) -> str:
-    """Hash over the closure as seen from ``entries`` (name and units each), hexadecimal."""
+    """Hash over the closure as seen from ``entries`` (name and units each), hexadecimal.
+    ``identities`` are strings that count as well, in any order: of stand-ins, of native code."""
     numbered = _Numbered(closure)
-    named = [[name, [numbered.number(n) for n in nodes]] for name, nodes in sorted(entries)]
-    found = closure.found
-    stand_ins = sorted(found.stand_ins[name].digest for name in found.used_stand_ins)
     described = {
-        "entries": named,
+        "entries": [[name, [numbered.number(n) for n in nodes]] for name, nodes in sorted(entries)],
         "units": numbered.described(),
-        "stand_ins": stand_ins,
-        "absent": sorted(found.absent),
-        "extra": sorted(extra),
+        "absent": sorted(closure.found.absent),
+        "identities": sorted(identities),
     }
     return _digest(described)
 
@@ -109,7 +106,7 @@ def definition_digests(closure: Closure) -> dict[str, str]:
             unit = module.units[index]
             for name in _labels(closure, (path, index)) or [f"line {unit.span.start[0]}"]:
                 said = [own_digest(closure, (path, index)), _outside(closure, (path, index))]
-                branch = unit.branch
+                branch = (module.units[unit.owner] if unit.owner is not None else unit).branch
                 while branch is not None:
                     said.append([own_digest(closure, (path, -1 - branch[0])), branch[1]])
                     branch = module.conditions[branch[0]].branch

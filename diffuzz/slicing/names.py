@@ -217,8 +217,7 @@ class _Finder(ast.NodeVisitor):
 
     def visit_If(self, node: ast.If) -> None:
         known = type_checking(node.test)
-        if known is None:
-            self.visit(node.test)
+        self.visit(node.test)
         for statement in node.body if known is not False else []:
             self.visit(statement)
         for statement in node.orelse if known is not True else []:

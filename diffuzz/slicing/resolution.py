@@ -271,9 +271,11 @@ class Resolution:
             path = self.tree.path_of(module)
             if path is not None and self._defines(path, name):
                 self.kept.setdefault(path, Kept())
-                return self.name(path, (name, *rest))
+                found = self.name(path, (name, *rest))
+                if found or not self._is_module(below):  # else ``from . import below``
+                    return found
         if not self._is_module(below):
-            raise NotThere(below)
+            raise NotThere(below if self._is_module(module) else module)
         return self._attributes(below, rest)
 
     def _is_module(self, name: str) -> bool:

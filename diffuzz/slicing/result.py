@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from diffuzz.slicing.tree import module_name
 
 MANIFEST = "slice.json"
 STAND_INS = "stand_ins"
@@ -64,28 +68,26 @@ class Slice:
     absent: tuple[str, ...] = ()
 
     def write(self, directory: Path) -> None:
-        """Write the runnable slice; :func:`~diffuzz.slicing.loading.load` imports it."""
-        modules: dict[str, str] = {}
-        for path, text in self.files.items():
-            _place(directory, path, text)
-            modules[_module_name(path)] = path
+        """Write the runnable slice; :func:`~diffuzz.slicing.loading.load` imports it. A slice that
+        was written there before is replaced, or left alone if it is the same text."""
+        texts = dict(self.files)
+        modules = {module_name(path): path for path in self.files}
         for name, text in self.stand_ins.items():
-            path = f"{STAND_INS}/{name.replace('.', '/')}/__init__.py"
-            _place(directory, path, text)
-            modules[name] = path
-        for name in list(modules):
-            for parent in _parents(name):
-                if parent not in modules:
-                    modules[parent] = f"{parent.replace('.', '/')}/__init__.py"
-                    _place(directory, modules[parent], "")
+            modules[name] = f"{STAND_INS}/{name.replace('.', '/')}/__init__.py"
+            texts[modules[name]] = text
+        for parent in [p for name in modules for p in _parents(name)]:
+            if parent not in modules:
+                modules[parent] = f"{parent.replace('.', '/')}/__init__.py"
+                texts[modules[parent]] = ""
         manifest = {
             "target": self.target,
             "hash": self.hash,
             "entries": {n: [e.module, e.symbol] for n, e in self.entries.items()},
             "modules": modules,
             "absent": list(self.absent),
+            "texts": {path: _digest(text) for path, text in texts.items()},
         }
-        _place(directory, MANIFEST, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+        _replace(directory, texts, json.dumps(manifest, indent=1, sort_keys=True) + "\n")
 
     def summary(self) -> list[str]:
         """Lines for people: entries, what is kept, operators, stand-ins."""
@@ -106,16 +108,33 @@ def _listed(label: str, items: Sequence[str]) -> list[str]:
     return [f"  {label}: {', '.join(items)}"] if items else []
 
 
-def _module_name(path: str) -> str:
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
 def _parents(name: str) -> list[str]:
     parts = name.split(".")
     return [".".join(parts[:i]) for i in range(1, len(parts))]
 
 
-def _place(directory: Path, path: str, text: str) -> None:
-    target = directory / path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(text, encoding="utf-8")
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _replace(directory: Path, texts: Mapping[str, str], manifest: str) -> None:
+    """Write all files, the manifest last, so that a half-written slice is never taken for one."""
+    place = directory / MANIFEST
+    try:
+        before = place.read_text(encoding="utf-8")
+        if before == manifest:
+            return
+        gone = set(json.loads(before)["texts"]) - set(texts)
+        place.unlink()
+    except FileNotFoundError:
+        gone = set()
+    except (ValueError, KeyError, TypeError):
+        gone = set()  # something else lies there under this name; it is overwritten
+    for path in gone:
+        (directory / path).unlink(missing_ok=True)
+    for path, text in (*texts.items(), (MANIFEST, manifest)):
+        target = directory / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f"{target.name}.{os.getpid()}")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(target)

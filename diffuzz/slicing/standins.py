@@ -25,8 +25,7 @@ class StandInModule:
         self.text = text
         self.digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
         self.names = bound_in(tree.body)
-        self.imported = {i.module for i in imports_run(tree.body)}
-        self.imported |= {f"{i.module}.{i.name}" for i in imports_run(tree.body) if i.name}
+        self.imports = imports_run(tree.body)
         self._classes = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef)}
         self._attributes = {n: self._attributes_of(tree, n) for n in self.names}
 
