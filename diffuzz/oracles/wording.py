@@ -24,7 +24,8 @@ _LIMIT = 120
 
 
 def signature(kind: Kind, aspect: str, what: str) -> str:
-    return f"{kind.value}:{aspect}:{what}"
+    """Only WHAT may hold a colon: those of an aspect become points."""
+    return f"{kind.value}:{aspect.replace(':', '.')}:{what}"
 
 
 def same_defect(one: str, other: str) -> bool:
@@ -35,8 +36,10 @@ def same_defect(one: str, other: str) -> bool:
     """
     if one == other:
         return True
-    (place, what), (other_place, other_what) = (s.rsplit(":", 1) for s in (one, other))
-    return place == other_place and UNEXPLAINED in (what, other_what)
+    kind, aspect, what = one.split(":", 2)
+    other_kind, other_aspect, other_what = other.split(":", 2)
+    same_place = (kind, aspect) == (other_kind, other_aspect)
+    return same_place and UNEXPLAINED in (what, other_what)
 
 
 def normalise(text: str) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
+
 from diffuzz.expected import Expected, ExpectedBits
 from diffuzz.numerics.formats import BF16, E4M3FN, E4M3FNUZ, FloatFormat, cast, decode
 from diffuzz.numerics.poison import poison
-from torch import Tensor
 
 HALF_ULP_FP32 = 2.0**-24
 
@@ -167,10 +168,14 @@ def store(product: Tensor, fmt: FloatFormat, fault: str) -> Tensor:
     for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float16", "bfloat16"):
         if f"through {name}" in fault:
             dtype = getattr(torch, name)
-            if "saturating" in fault:
-                top = torch.finfo(dtype).max
-                product = product.clamp(-top, top)
-            product = product.to(dtype).float()
+            top = torch.finfo(dtype).max
+            narrow = product.clamp(-top, top).to(dtype).float()
+            # What torch itself makes of overflow to fp8 differs between its versions.
+            if "saturating" not in fault:
+                limit = torch.finfo(dtype).max * (1 + torch.finfo(dtype).eps / 4)
+                lost = torch.nan if "e4m3" in name else torch.inf
+                narrow = torch.where(product.abs() > limit, lost * product.sign(), narrow)
+            product = narrow
     if "truncated" in fault:
         kept = -1 << (23 - fmt.mantissa_bits)
         product = (product.view(torch.int32) & kept).view(torch.float32)

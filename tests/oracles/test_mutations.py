@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
-import torch
+
 from diffuzz.finding import Defect, Kind
-from diffuzz.numerics.formats import BF16, E4M3FN, E4M3FNUZ, E5M2, FP16, FP32
+from diffuzz.numerics.formats import E4M3FN, E4M3FNUZ, E5M2, FP16, FloatFormat
 from diffuzz.oracles import judge
 from diffuzz.outcome import Returned
 
 from .kernels import Paged, Write, gather, write
 
-SHAPES = [
+SHAPES: list[dict[str, Any]] = [
     {},
     {"seed": 1, "lengths": (33,), "rows": 40},
     {"seed": 2, "lengths": (16, 15, 17, 1, 8), "page": 16, "heads": 8, "size": 32, "rows": 64},
@@ -66,16 +69,124 @@ def only(case: Paged, fault: str) -> Defect:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("fault", GATHER)
-def test_gather_fault_is_named(fault: str, shape: dict[str, object]) -> None:
+def test_gather_fault_is_named(fault: str, shape: dict[str, Any]) -> None:
     kind, what = GATHER[fault]
-    defect = only(Paged(**shape), fault)  # type: ignore[arg-type]
+    defect = only(Paged(**shape), fault)
     assert defect.signature == f"{kind.value}:key:{what}", defect.message
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_correct_gather_has_no_defect(shape: dict[str, object]) -> None:
-    case = Paged(**shape)  # type: ignore[arg-type]
+@pytest.mark.parametrize("fmt", [E4M3FN, E5M2], ids=lambda f: f.name)
+@pytest.mark.parametrize("fault", ["saturating", ""])
+def test_range_effects_alone_are_a_precision_defect(fmt: FloatFormat, fault: str) -> None:
+    """A power of two as scale costs no mantissa bits: only overflow and underflow show."""
+    dtype = str(fmt.dtype).removeprefix("torch.")
+    case = Paged(k_scale=256.0 if fmt is E4M3FN else 65536.0)
+    defect = only(case, f"through {dtype} {fault}")
+    family = "e4m3" if fmt is E4M3FN else "e5m2"
+    assert defect.signature == f"precision:key:through-{family}", defect.message
+    assert ("saturating" in defect.message) is bool(fault)
+
+
+def test_the_message_says_what_a_person_wants_to_know() -> None:
+    defect = only(Paged(), "through float8_e4m3fn saturating")
+    assert defect.message == (
+        "key: 87.1 % of 4,480 elements wrong, max 189 ulp of bf16 (rel 1); "
+        "equals the truth rounded through e4m3fn (100 %); "
+        "first at [0, 0, 0]: -4.5 instead of -4.44"
+    )
+
+
+@pytest.mark.parametrize("fault", ["read as OCP", "read as FNUZ"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_other_fp8_flavour_is_named(fault: str, seed: int) -> None:
+    case = Paged(seed=seed, fmt=E4M3FNUZ if "OCP" in fault else E4M3FN)
+    # The special codes: FNUZ's largest is OCP's NaN, OCP's negative zero is FNUZ's.
+    case.codes[::3, 1, 0] = 0x7F if "OCP" in fault else 0x80
+    defect = only(case, fault)
+    assert defect.signature == "wrong-result:key:factor-2", defect.message
+    wanted = (
+        "FNUZ fp8 format are read as OCP" if "OCP" in fault else "OCP fp8 format are read as FNUZ"
+    )
+    assert wanted in defect.message
+
+
+def test_a_uniform_factor_is_stated() -> None:
+    case = Paged()
+    expected = case.expected()
+    plain = replace(expected, hypotheses={})
+    judged = judge(Returned({"key": gather(case, "missing scale")}), {"key": plain})
+    (defect,) = judged.defects
+    assert defect.signature == "wrong-result:key:factor"
+    # The shortest decimal that maps every element; 1 / 0.37 is 2.7027.
+    assert "equals the truth times 2.7 (100 %)" in defect.message
+
+
+@pytest.mark.parametrize("fault", ["lost nan"])
+def test_a_lost_nan_is_non_finite(fault: str) -> None:
+    case = Paged()
+    case.codes[int(case.slots()[5]) // case.page, int(case.slots()[5]) % case.page, 2, 3] = 0x7F
+    assert only_right(case)
+    defect = only(case, fault)
+    assert defect.signature == "non-finite:key:finite"
+    assert "first at [5, 2, 3]: 0 instead of nan" in defect.message
+
+
+def only_right(case: Paged) -> bool:
     judged = judge(Returned({"key": gather(case)}), {"key": case.expected()})
-    assert judged.defects == ()
-    assert judged.right == {"key", "run"}
-    assert judged.measures["key"].wrong == 0
+    return judged.defects == () and judged.right == {"key", "run"}
+
+
+WRITE = {
+    "as FNUZ": (E4M3FN, "wrong-result:written:bytes-of-e4m3fnuz"),
+    "as OCP": (E4M3FNUZ, "wrong-result:written:bytes-of-e4m3fn"),
+    "truncated": (E4M3FN, "precision:written:truncated"),
+    "missing scale": (E4M3FN, "wrong-result:written:scale-missing"),
+    "inverted": (E4M3FN, "wrong-result:written:scale-inverted"),
+    "doubled": (E4M3FN, "wrong-result:written:scale-applied-twice"),
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("fault", WRITE)
+def test_write_fault_is_named(fault: str, seed: int) -> None:
+    fmt, signature = WRITE[fault]
+    case = Write(seed, tokens=20 + 7 * seed, fmt=fmt, spread=5.0)
+    judged = judge(Returned(write(case, fault)), case.expected())
+    assert [d.signature for d in judged.defects] == [signature], judged.defects[0].message
+    assert judged.right == {"run", "untouched", "input:rows"}
+
+
+@pytest.mark.parametrize("fmt", [E4M3FN, E5M2], ids=lambda f: f.name)
+def test_overflow_where_the_contract_saturates(fmt: FloatFormat) -> None:
+    case = Write(fmt=fmt, spread=fmt.max_finite, scale=0.1)
+    judged = judge(Returned(write(case, "not saturated")), case.expected())
+    (defect,) = judged.defects
+    assert defect.signature == "non-finite:written:overflow"
+    word = "infinity" if fmt is E5M2 else "NaN"
+    assert f"with overflow to {word} instead of saturating" in defect.message
+
+
+def test_saturation_where_the_contract_overflows() -> None:
+    case = Write(fmt=E5M2, spread=E5M2.max_finite, scale=0.1, overflow="inf")
+    judged = judge(Returned(write(case, "saturated instead")), case.expected())
+    (defect,) = judged.defects
+    assert defect.signature == "non-finite:written:overflow"
+    assert "with saturating instead of overflow to infinity" in defect.message
+
+
+def test_a_slot_off_by_one_is_seen_from_both_sides() -> None:
+    case = Write()
+    judged = judge(Returned(write(case, "slot+1")), case.expected())
+    assert {d.aspect for d in judged.defects} == {"written", "untouched"}
+    changed = next(d for d in judged.defects if d.aspect == "untouched")
+    assert "untouched: changed cache slots no token maps to" in changed.message
+
+
+def test_a_mutated_input_is_seen() -> None:
+    case = Write()
+    judged = judge(Returned(write(case, "mutated")), case.expected())
+    (defect,) = judged.defects
+    assert defect.signature == "wrong-result:input.rows:changed"
+    assert "input:rows: changed the input rows: 0.1 % of 640 elements wrong" in defect.message
+    assert defect.measure is not None
+    assert defect.measure.first == (5, 3)
