@@ -42,10 +42,13 @@ class DirectorySource:
         return Identity(self._revision, note=self._note())
 
     def _note(self) -> str:
-        repository = find_repository(self.root)
-        if repository is None or repository.worktree != self.root:
-            return ""
-        edits = repository.edited(("vllm", "csrc"))
+        try:
+            repository = find_repository(self.root)
+            if repository is None or repository.worktree != self.root:
+                return ""
+            edits = repository.edited(("vllm", "csrc"))
+        except SourceUnavailable as error:  # the files can be read all the same
+            return f"edits unknown: {error}"
         count = f"{edits} uncommitted edit{'s' * (edits != 1)}" if edits else "no edits"
         head = repository.head()
         return f"{count} on {head[:12]}" if head else count

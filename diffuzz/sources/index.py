@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import url2pathname
 
@@ -205,6 +206,9 @@ def _session(url: str, config: PipConfig) -> tuple[requests.Session, str]:
     session.mount("https://", retries)
     session.mount("http://", retries)
     session.mount("file://", _Files())
+    for trusted in config.trusted_hosts:
+        for end in "/:":
+            session.mount(f"https://{trusted}{end}", _Unchecked())
     if config.cert:
         session.verify = config.cert
     session.cert = config.client_cert
@@ -230,6 +234,15 @@ class _HostAuth(AuthBase):
         if urlsplit(request.url or "").netloc == self._host:
             self._basic(request)
         return request
+
+
+class _Unchecked(HTTPAdapter):
+    """HTTPS without a look at the certificate, for pip's ``trusted-host``."""
+
+    def send(
+        self, request: requests.PreparedRequest, *args: Any, **options: Any
+    ) -> requests.Response:
+        return super().send(request, *args, **{**options, "verify": False})
 
 
 class _Files(BaseAdapter):

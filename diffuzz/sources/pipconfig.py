@@ -19,15 +19,23 @@ from pypi_simple import PYPI_SIMPLE_ENDPOINT
 from diffuzz.errors import UsageError
 
 _SECTIONS = ("global", "download")
-_OPTIONS = ("index-url", "extra-index-url", "no-index", "cert", "client-cert", "proxy", "timeout")
+_OPTIONS = (
+    *("index-url", "extra-index-url", "no-index", "trusted-host"),
+    *("cert", "client-cert", "proxy", "timeout"),
+)
 _ALIASES = {"default-timeout": "timeout", "pypi-url": "index-url"}
 
 
 @dataclass(frozen=True)
 class PipConfig:
-    """How to reach the package indexes. ``indexes`` are tried in order; none means ``no-index``."""
+    """How to reach the package indexes.
+
+    ``indexes`` are asked in order; none means ``no-index``. ``trusted_hosts`` are names, perhaps
+    with a port, whose certificates are not checked. ``timeout`` is in seconds.
+    """
 
     indexes: tuple[str, ...] = (PYPI_SIMPLE_ENDPOINT,)
+    trusted_hosts: tuple[str, ...] = ()
     cert: str | None = None
     client_cert: str | None = None
     proxy: str | None = None
@@ -57,6 +65,7 @@ def read_pip_config(environ: Mapping[str, str] | None = None) -> PipConfig:
         raise UsageError(f"pip's setting timeout is not a number: {found['timeout']!r}") from None
     return PipConfig(
         tuple(dict.fromkeys(index.rstrip("/") + "/" for index in indexes)),
+        tuple(found.get("trusted-host", "").split()),
         found.get("cert"),
         found.get("client-cert"),
         found.get("proxy"),

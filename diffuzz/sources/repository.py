@@ -1,7 +1,8 @@
 """A vLLM repository: naming its commits, walking its history, reading its objects.
 
 Commands that run once go through GitPython; objects are read through
-:class:`~diffuzz.sources.objects.ObjectReader`. Nothing here writes into a local repository.
+:class:`~diffuzz.sources.objects.ObjectReader`. Nothing here writes into a local repository, except
+that a partial clone gets objects it lacks when they are read, as with every git command.
 """
 
 from __future__ import annotations
@@ -148,9 +149,9 @@ class Repository:
             clones.fetch(self._command, self._git_dir, url, revision)
 
     def _unknown(self, revision: str) -> RevisionError:
-        names = self._git("for-each-ref", "--format=%(refname:short)").splitlines()
+        names = self._told("for-each-ref", "--format=%(refname:short)").splitlines()
         close = difflib.get_close_matches(revision, names, n=3, cutoff=0.6)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        hint = f"; did you mean {' or '.join(close)}" if close else ""
         if not close and self.shallow:
             hint = _UNSHALLOW
         return RevisionError(f"no revision {revision!r} in {self}{hint}")
@@ -186,7 +187,7 @@ class Repository:
     def edited(self, folders: Sequence[str]) -> int:
         """How many files under ``folders`` differ from HEAD, new ones included."""
         options = ("--porcelain", "--untracked-files=all", "--no-renames", "--")
-        return len(self._git("status", *options, *folders).splitlines())
+        return len(self._told("status", *options, *folders).splitlines())
 
     @property
     def shallow(self) -> bool:
@@ -234,7 +235,7 @@ class Repository:
         span = f"{self.resolve(base)}..{self.resolve(head)}"
         walk = ["--first-parent"] if first_parent else ["--full-history"]
         boundary = self._shallow_commits()
-        if boundary and boundary.intersection(self._git("rev-list", *walk, span).split()):
+        if boundary and boundary.intersection(self._told("rev-list", *walk, span).split()):
             raise RevisionError(f"{self} lacks commits between {base} and {head}{_UNSHALLOW}")
         return self._commits("--reverse", "--topo-order", *walk, span, "--", *paths)
 
@@ -250,7 +251,7 @@ class Repository:
         lacking: dict[str, None] = {}
         for start in range(0, len(trees), _BATCH):
             options = ("--objects", "--missing=print", *trees[start : start + _BATCH])
-            listed = self._git("rev-list", *options, "--", *paths).splitlines()
+            listed = self._told("rev-list", *options, "--", *paths).splitlines()
             lacking.update((line[1:], None) for line in listed if line.startswith("?"))
         ids = list(lacking)
         for start in range(0, len(ids), _BATCH):
@@ -268,13 +269,20 @@ class Repository:
 
     def _commits(self, *arguments: str) -> list[Commit]:
         # rev-list rather than log: no user configuration changes what it prints.
-        lines = self._git("rev-list", "--format=%ct %s", *arguments).split("\n")
+        lines = self._told("rev-list", "--format=%ct %s", *arguments).split("\n")
         pairs = zip(lines[::2], lines[1::2], strict=True) if lines != [""] else ()
         found = []
         for header, line in pairs:
             stamp, _, subject = line.partition(" ")
             found.append(Commit.parse(header.removeprefix("commit "), stamp, subject))
         return found
+
+    def _told(self, *arguments: str) -> str:
+        """What git prints, where it has no reason to fail but a broken repository."""
+        try:
+            return self._git(*arguments)
+        except git.CommandError as error:
+            raise SourceUnavailable(f"{self}: {clones.last_line(error)}") from None
 
     def _git(self, *arguments: str) -> str:
         command = ["git", "--literal-pathspecs", "-c", "i18n.logOutputEncoding=UTF-8", *arguments]

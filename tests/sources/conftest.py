@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import ssl
 import subprocess
 import sys
 import tarfile
@@ -191,10 +192,10 @@ class FakeIndex:
 
 
 @pytest.fixture
-def new_index() -> Iterator[Callable[[], FakeIndex]]:
+def new_index() -> Iterator[Callable[..., FakeIndex]]:
     servers: list[ThreadingHTTPServer] = []
 
-    def make() -> FakeIndex:
+    def make(tls: ssl.SSLContext | None = None) -> FakeIndex:
         index = FakeIndex()
 
         class Answers(BaseHTTPRequestHandler):
@@ -207,9 +208,11 @@ def new_index() -> Iterator[Callable[[], FakeIndex]]:
         server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
         server.daemon_threads = True
         server.handle_error = lambda *_: None  # type: ignore[method-assign]  # killed clients
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         servers.append(server)
-        index.url = f"http://127.0.0.1:{server.server_address[1]}/simple/"
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        index.url = f"http{'s' * (tls is not None)}://127.0.0.1:{server.server_address[1]}/simple/"
         return index
 
     yield make
@@ -219,7 +222,7 @@ def new_index() -> Iterator[Callable[[], FakeIndex]]:
 
 
 @pytest.fixture
-def index(new_index: Callable[[], FakeIndex], monkeypatch: pytest.MonkeyPatch) -> FakeIndex:
+def index(new_index: Callable[..., FakeIndex], monkeypatch: pytest.MonkeyPatch) -> FakeIndex:
     """The index pip is set to use; it has vLLM 1.0.0."""
     made = new_index()
     made.add("1.0.0")

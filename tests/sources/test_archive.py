@@ -184,6 +184,15 @@ def test_a_damaged_copy_without_an_index(index: FakeIndex, monkeypatch: pytest.M
     fails(SourceUnavailable, r"copy of vLLM 1\.0\.0 was damaged.*cannot be reached")
 
 
+def test_a_copy_that_cannot_be_read(index: FakeIndex) -> None:
+    opened()
+    (path,) = in_cache()
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(SourceUnavailable, match="cannot be read: Is a directory"):
+        opened()
+
+
 def test_releases_whose_versions_begin_alike(index: FakeIndex) -> None:
     index.add("1.0.0.post1", make_archive("1.0.0.post1", {"vllm/post.py": ""}))
     assert opened("1.0.0.post1").list("") == ["vllm/post.py"]
@@ -240,6 +249,17 @@ def test_two_processes_at_once_download_once(
         assert out.endswith("opened\n"), err
     assert index.downloads() == 1
     assert [path.suffix for path in in_cache()] == [".zip"]
+
+
+def test_a_disk_that_fills_up(
+    index: FakeIndex, other_process: Callable[..., subprocess.Popen[str]]
+) -> None:
+    index.add("1.0.0", make_archive("1.0.0", {**FILES, "vllm/random.py": os.urandom(2**20)}))
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2**18, 2**18))\n"
+    out, err = other_process(limit + OPEN_IT).communicate()
+    assert "opened" not in out
+    assert "UsageError: cannot write" in err.splitlines()[-1]
+    assert in_cache() == []
 
 
 def test_a_cache_that_cannot_be_written(

@@ -91,6 +91,16 @@ def test_what_is_no_vllm_tree(tmp_path: Path) -> None:
         DirectorySource(tmp_path / "file")
 
 
+def test_a_clone_git_distrusts_can_still_be_read(
+    upstream: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    source = DirectorySource(upstream.path)
+    assert source.read(GATHER) == "scale = 2\n"
+    assert source.identity.note.startswith("edits unknown: ")
+    assert "dubious ownership" in source.identity.note
+
+
 def test_a_clone_without_a_commit(tmp_path: Path, upstream: Clone) -> None:
     upstream.git("checkout", "-q", "--orphan", "fresh")
     assert DirectorySource(upstream.path).identity.note == "3 uncommitted edits"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import ssl
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from packaging.version import Version
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
+from urllib3.exceptions import InsecureRequestWarning
 
 from diffuzz.errors import RevisionError, SourceUnavailable, UsageError
 from diffuzz.sources.archive import Releases
@@ -57,13 +60,10 @@ def test_later_places_win(tmp_path: Path, home: dict[str, str]) -> None:
 
 def test_all_settings(home: dict[str, str], tmp_path: Path) -> None:
     text = "cert = /c\nclient-cert = /k\nproxy = http://p\ndefault-timeout = 7\n"
-    write(tmp_path / "own.conf", "[global]\n" + text)
+    write(tmp_path / "own.conf", f"[global]\n{text}trusted-host =\n  a\n  b:8443\n")
     home["PIP_CONFIG_FILE"] = str(tmp_path / "own.conf")
-    expected = PipConfig(cert="/c", client_cert="/k", proxy="http://p", timeout=7.0)
-    found = read_pip_config(home)
-    assert (found.cert, found.client_cert, found.proxy, found.timeout) == (
-        (expected.cert, expected.client_cert, expected.proxy, expected.timeout)
-    )
+    indexes, trusted = (PYPI_SIMPLE_ENDPOINT,), ("a", "b:8443")
+    assert read_pip_config(home) == PipConfig(indexes, trusted, "/c", "/k", "http://p", 7.0)
 
 
 def test_nothing_set_means_pypi(home: dict[str, str]) -> None:
@@ -106,7 +106,7 @@ def test_the_index_is_asked_once(index: FakeIndex) -> None:
 
 
 def test_a_further_index_adds_releases(
-    index: FakeIndex, new_index: Callable[[], FakeIndex], monkeypatch: pytest.MonkeyPatch
+    index: FakeIndex, new_index: Callable[..., FakeIndex], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more, empty = new_index(), new_index()
     more.add("1.0.0")
@@ -139,7 +139,7 @@ def test_no_index(index: FakeIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     assert index.requests == []
 
 
-def test_an_index_without_vllm(new_index: Callable[[], FakeIndex]) -> None:
+def test_an_index_without_vllm(new_index: Callable[..., FakeIndex]) -> None:
     empty = Index(PipConfig((new_index().url + "absent/",)))
     assert empty.versions() == []
     with pytest.raises(RevisionError, match=r"no source archive of vLLM 1\.0"):
@@ -161,7 +161,7 @@ def _plain_text(to: object, *_: object) -> None:
 
 
 def test_credentials_go_to_their_own_host_and_into_no_message(
-    index: FakeIndex, new_index: Callable[[], FakeIndex], monkeypatch: pytest.MonkeyPatch
+    index: FakeIndex, new_index: Callable[..., FakeIndex], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = new_index()
     files.archives = index.archives
@@ -177,8 +177,25 @@ def test_credentials_go_to_their_own_host_and_into_no_message(
     assert "secret" not in str(caught.value)
 
 
+def test_a_trusted_host_needs_no_accepted_certificate(
+    new_index: Callable[..., FakeIndex], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=nobody"]
+    subprocess.run([*made, "-keyout", "key", "-out", "cert"], cwd=tmp_path, check=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    secure = new_index(context)
+    secure.add("1.0.0")
+    monkeypatch.setenv("PIP_INDEX_URL", secure.url)
+    with pytest.raises(SourceUnavailable, match="certificate was not accepted"):
+        Index().versions()
+    monkeypatch.setenv("PIP_TRUSTED_HOST", "127.0.0.1 other.example.org")
+    with pytest.warns(InsecureRequestWarning):
+        assert versions() == ["1.0.0"]
+
+
 def test_a_proxy_is_used(
-    index: FakeIndex, new_index: Callable[[], FakeIndex], monkeypatch: pytest.MonkeyPatch
+    index: FakeIndex, new_index: Callable[..., FakeIndex], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = new_index()
     monkeypatch.setenv("PIP_PROXY", proxy.url.replace("/simple/", ""))
