@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import git
+from git.exc import UnsafeProtocolError
 
 from diffuzz.cache import cache_dir, locked, partial_path
 from diffuzz.errors import SourceUnavailable
@@ -52,15 +53,19 @@ def without_password(url: str) -> str:
     return url
 
 
-def last_line(error: git.GitError) -> str:
-    """What git said last, which is what went wrong."""
+def complaint(error: git.GitError, said: Sequence[str] = ()) -> str:
+    """What went wrong, in one line: the first thing git called an error.
+
+    ``said`` is git's standard error, where it went to a progress report and not into ``error``.
+    """
     if isinstance(error, git.GitCommandNotFound):
         return "git is not installed"
-    said = error.stderr if isinstance(error, git.CommandError) else str(error)
-    text = said.strip().removeprefix("stderr: ").strip("'\n ")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if isinstance(error, UnsafeProtocolError):
+        return "a URL of this kind can run commands"
+    text = error.stderr if isinstance(error, git.CommandError) else str(error)
+    lines = said or text.strip().removeprefix("stderr: ").strip("'\n ").splitlines()
     fatal = [line for line in lines if line.startswith(("fatal:", "error:"))]
-    return (fatal or lines or ["git failed"])[-1].removeprefix("fatal: ")
+    return (fatal or list(lines) or ["git failed"])[0].strip().removeprefix("fatal: ")
 
 
 class _Reported(git.RemoteProgress):
@@ -101,7 +106,8 @@ def clone(url: str, progress: Progress | None = None) -> Path:
                 _clone_into(partial, url, report)
                 os.rename(partial, path)
             except git.GitError as error:
-                raise SourceUnavailable(f"cannot clone {shown}: {last_line(error)}") from None
+                why = complaint(error, report.error_lines if report else ())
+                raise SourceUnavailable(f"cannot clone {shown}: {why}") from None
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
     return path
@@ -133,7 +139,7 @@ def fetch(command: git.Git, path: Path, url: str, commit: str | None = None) -> 
                     left_over.unlink(missing_ok=True)
                 command.fetch(*_FETCH, "origin", *what)
         except git.CommandError as error:
-            return f"cannot fetch from {without_password(url)}: {last_line(error)}"
+            return f"cannot fetch from {without_password(url)}: {complaint(error)}"
     return None
 
 
@@ -142,7 +148,7 @@ def fetch_objects(command: git.Git, shown: str, remote: str, ids: Sequence[str])
     try:
         command.fetch(*_FETCH, "--no-tags", remote, *ids)
     except git.CommandError as error:
-        raise SourceUnavailable(f"{shown}: cannot fetch files: {last_line(error)}") from None
+        raise SourceUnavailable(f"{shown}: cannot fetch files: {complaint(error)}") from None
 
 
 def _lock_of(path: Path) -> Path:

@@ -219,7 +219,7 @@ class Repository:
         except git.GitCommandError as error:
             if error.status == 1:
                 return False
-            raise SourceUnavailable(f"{self}: {clones.last_line(error)}") from None
+            raise SourceUnavailable(f"{self}: {clones.complaint(error)}") from None
         return True
 
     def history(
@@ -282,7 +282,7 @@ class Repository:
         try:
             return self._git(*arguments)
         except git.CommandError as error:
-            raise SourceUnavailable(f"{self}: {clones.last_line(error)}") from None
+            raise SourceUnavailable(f"{self}: {clones.complaint(error)}") from None
 
     def _git(self, *arguments: str) -> str:
         command = ["git", "--literal-pathspecs", "-c", "i18n.logOutputEncoding=UTF-8", *arguments]
@@ -301,5 +301,5 @@ def find_repository(folder: Path) -> Repository | None:
     try:
         found._git("rev-parse", "--git-dir")
     except git.CommandError as error:
-        raise SourceUnavailable(f"{folder}: {clones.last_line(error)}") from None
+        raise SourceUnavailable(f"{folder}: {clones.complaint(error)}") from None
     return found
