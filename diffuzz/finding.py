@@ -68,12 +68,16 @@ class Measure:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A hypothesis that reproduces a wrong output: ``share`` of the wrong elements, in [0, 1]."""
+    """A hypothesis that reproduces a wrong output: ``share`` of the wrong elements, in [0, 1].
+
+    ``certain`` is False when the case's data cannot tell it from a rival hypothesis.
+    """
 
     hypothesis: str
     text: str
     share: float
     narrows: bool = False  # right value at too little precision or range: a precision defect
+    certain: bool = True
 
 
 @dataclass(frozen=True)

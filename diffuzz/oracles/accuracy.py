@@ -5,8 +5,8 @@ not written or read from forbidden memory, then the remaining wrong elements. Th
 where that is possible, and the explanation decides the kind: ``precision`` for the right value at
 too little precision or range, ``wrong-result`` otherwise. Without an explanation, an output that
 is finite in the wrong places is ``non-finite``, and one whose every wrong element keeps its sign
-and lies within a quarter of the truth (relative error 2**-2, or one ulp if that is more) counts as
-``precision``.
+and lies within a quarter of the truth (relative error 2**-2), or beside the right result (1.5 ulp),
+counts as ``precision``.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from diffuzz.oracles.wording import (
 )
 
 COARSE = 2.0**-2
+BESIDE = 1.5
 
 Judgement = tuple[list[Defect], Measure | None]
 
@@ -114,7 +115,8 @@ def _unexplained(values: Tensor, truth: Tensor, fmt: FloatFormat) -> tuple[Kind,
         return Kind.NON_FINITE, "finite"
     if not bool(values.isfinite().all()):
         return Kind.NON_FINITE, "other-non-finite"
-    allowed = torch.maximum(COARSE * truth.abs(), ulp(truth, fmt))
+    step = ulp(torch.maximum(truth.abs(), values.abs()), fmt)
+    allowed = torch.maximum(COARSE * truth.abs(), BESIDE * step)
     reachable = truth.clamp(-fmt.max_finite, fmt.max_finite)
     coarse = bool(((values - reachable).abs() <= allowed).all())
     return (Kind.PRECISION if coarse else Kind.WRONG_RESULT), UNEXPLAINED

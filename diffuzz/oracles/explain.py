@@ -80,8 +80,11 @@ def _best(evidence: Evidence, choices: Iterator[Hypothesis]) -> Named | None:
     tied = [pair for pair in scored if pair[0].rounded == top]
     tied.sort(key=lambda pair: pair[1].rank)
     score, best = tied[0]
-    text = _worded(best, [hypothesis for _, hypothesis in tied])
-    return Named(Explanation(best.text, text, score.wrong, best.narrows), best.key)
+    equals = [hypothesis for _, hypothesis in tied]
+    rivals = [hypothesis for hypothesis in equals if _is_rival(hypothesis, best)]
+    certain = all(rival.key == best.key for rival in rivals)
+    text = _worded(best, equals, rivals)
+    return Named(Explanation(best.text, text, score.wrong, best.narrows, certain), best.key)
 
 
 def _passing(
@@ -113,14 +116,14 @@ def _share(
     return int((same & claim.known).sum()) / known
 
 
-def _worded(best: Hypothesis, tied: list[Hypothesis]) -> str:
+def _worded(best: Hypothesis, tied: list[Hypothesis], rivals: list[Hypothesis]) -> str:
     text = best.text
     variants = {h.rounding.variant for h in tied if h.text == best.text}
     if len(variants) == 1 and best.rounding.variant:
         text += f", {best.rounding.variant}"
-    rivals = list(dict.fromkeys(h.text for h in tied if _is_rival(h, best)))
-    if rivals:
-        text += f" (or {'; or '.join(rivals[:2])}: these data cannot tell)"
+    others = list(dict.fromkeys(rival.text for rival in rivals))
+    if others:
+        text += f" (or {'; or '.join(others[:2])}: these data cannot tell)"
     return f"equals the truth, but {text}" if best.content.stated else f"equals the truth {text}"
 
 

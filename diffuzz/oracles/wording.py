@@ -18,8 +18,8 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 _PATH = re.compile(r"(?:[A-Za-z]:)?(?:[\w.~+-]*/)+[\w.~+-]+")
 _SIGNAL = re.compile(r"signal (\d+)(?!\d)(?: \(SIG[A-Z0-9]+\))?", re.IGNORECASE)
 # Digits that belong to a name (float16, e4m3fn, gfx942) stay: they say what, not how many.
-_NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d_,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
-_NUMBERS = re.compile(r"N(?:\s*[,x]\s*N)+,?")
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:[,_]\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_NUMBERS = re.compile(r"N(?:\s*[,x]\s*N)*,?(?=[)\]])|N(?:\s*[,x]\s*N)+")
 _LIMIT = 120
 
 
