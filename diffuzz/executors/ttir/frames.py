@@ -63,7 +63,11 @@ def picked(value: Value, index: Tensor) -> Value:
     return value.picked(index) if isinstance(value, Address) else pick(value, index)
 
 
+def tensor(value: Value) -> Tensor:
+    """The value as a tensor, an address put together."""
+    return value.total() if isinstance(value, Address) else value
+
+
 def merged(programs: int, parts: Sequence[tuple[Tensor, Value]]) -> Tensor:
     """One value from ``(positions, value)`` parts that together cover all ``programs``."""
-    plain = [(at, v.total() if isinstance(v, Address) else v) for at, v in parts]
-    return merge(programs, plain)
+    return merge(programs, [(at, tensor(v)) for at, v in parts])

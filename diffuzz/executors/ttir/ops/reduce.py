@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from diffuzz.executors.ttir.errors import Unsupported
-from diffuzz.executors.ttir.frames import Frame
+from diffuzz.executors.ttir.frames import Frame, tensor
 from diffuzz.executors.ttir.ir import Op
 from diffuzz.executors.ttir.ops.registry import step
 from diffuzz.executors.ttir.values import led, spread
@@ -40,8 +40,7 @@ def _combine(
     block = op.regions[0][0]
     inner = frame.child()
     inner.values.update(zip(block.args, [*left, *right], strict=True))
-    run.block(block, inner)
-    return [inner[name] for name in block.terminator.operands]
+    return [tensor(value) for value in run.block(block, inner)]
 
 
 def _whole(op: Op, frame: Frame) -> list[Tensor]:
