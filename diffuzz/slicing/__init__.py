@@ -9,7 +9,7 @@ statements), :mod:`.module` (a parsed file), :mod:`.tree` (a revision), :mod:`.s
 :mod:`.result`, :mod:`.cut`; :mod:`.loading` and :mod:`.flags` stand alone.
 """
 
-from diffuzz.slicing.cut import slice_target
+from diffuzz.slicing.cut import holds, slice_target
 from diffuzz.slicing.loading import NotInSlice, load, unload
 from diffuzz.slicing.result import EntryPoint, Missing, Parameter, Slice
 
@@ -19,6 +19,7 @@ __all__ = [
     "NotInSlice",
     "Parameter",
     "Slice",
+    "holds",
     "load",
     "slice_target",
     "unload",

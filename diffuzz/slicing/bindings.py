@@ -97,7 +97,7 @@ def op_registrations(statements: Sequence[ast.stmt]) -> frozenset[str]:
     """``torch.ops.NAMESPACE.NAME`` for each operator the statements define in Python: by a call
     to ``direct_register_custom_op`` or the decorator ``custom_op``."""
     found: set[str] = set()
-    for node in statements:
+    for node in _in_module_scope(statements):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             name = _op_name(node.value, "register_custom_op")
             if name:

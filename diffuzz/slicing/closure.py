@@ -18,13 +18,15 @@ Edge = tuple[str, tuple[Choice, ...]]
 
 class Closure:
     """Follows the names of what is kept. ``edges`` holds, for each kept unit and condition, what
-    each of its names refers to; ``ops`` the native operators named."""
+    each of its names refers to; ``ops`` the native operators named; ``annotated`` the lines of
+    functions whose annotations are read, by file."""
 
     def __init__(self, tree: Tree, stand_ins: Mapping[str, StandInModule]) -> None:
         self.tree = tree
         self.found = Resolution(tree, stand_ins)
         self.edges: dict[Node, list[Edge]] = {}
         self.ops: set[str] = set()
+        self.annotated: dict[str, set[int]] = {}
 
     def run(self) -> None:
         """Follow everything kept so far. Raises :class:`Unresolved`."""
@@ -54,12 +56,26 @@ class Closure:
             choices = self._use(path, unit, use)
             if choices is not None:
                 edges.append((".".join(use.chain), choices))
-                edges += self._operators(path, choices)
+                edges += self._operators(path, choices, use.need == "must")
         if unit.flavour == "classmethod":
             edges += self._of_class(path, unit, facts.own)
+        if any(name.startswith("torch.ops.") for name in unit.names):
+            edges += self._annotations(edges)
         return edges
 
-    def _operators(self, path: str, choices: tuple[Choice, ...]) -> list[Edge]:
+    def _annotations(self, edges: list[Edge]) -> list[Edge]:
+        """What the annotations of registered functions name: torch makes the operator's schema
+        from them."""
+        found: list[Edge] = []
+        for path, index in [c.ref for _, cs in edges for c in cs if isinstance(c.ref, tuple)]:
+            module = self.tree.module(path)
+            if module.units[index].kind == "function":
+                self.annotated.setdefault(path, set()).add(module.units[index].definition[0])
+                for use in module.annotations(module.units[index]):
+                    found.append((".".join(use.chain), self._follow(path, use)))
+        return found
+
+    def _operators(self, path: str, choices: tuple[Choice, ...], must: bool) -> list[Edge]:
         """Registrations of the operators a use names. Those of vLLM's own namespace are written in
         Python, beside their callers; the others are native."""
         edges: list[Edge] = []
@@ -71,9 +87,9 @@ class Closure:
             units = [module.units[i] for i in module.bindings.get(name, ())]
             if units:
                 edges.append((name, tuple(Choice(self.found.keep(path, u)) for u in units)))
-            elif name.startswith(f"torch.ops.{ROOT}."):
+            elif name.startswith(f"torch.ops.{ROOT}.") and must:
                 raise Unresolved(f"missing {name}")
-            else:
+            elif must or name.count(".") == 3:
                 self.ops.add(name)
         return edges
 

@@ -52,6 +52,8 @@ def slice_target(
         reached = _reached(closure)
     except Unresolved as error:
         return Missing(str(error), frozenset(tree.looked_up.items()))
+    except RecursionError:
+        return Missing("cannot parse: nested too deeply", frozenset(tree.looked_up.items()))
     return Slice(
         target=target_name,
         hash=slice_hash(closure, roots, [*extra, *(s.digest for s in reached.values())]),
@@ -62,7 +64,14 @@ def slice_target(
         ops=tuple(sorted(closure.ops)),
         stand_ins={name: reached[name].text for name in sorted(reached)},
         absent=tuple(sorted(closure.found.absent)),
+        annotated={path: tuple(sorted(lines)) for path, lines in closure.annotated.items()},
     )
+
+
+def holds(result: Slice | Missing, source: Source) -> bool:
+    """Whether slicing again at ``source``'s revision would give the same: every file that was
+    looked at is the same there, and none has appeared that was looked for."""
+    return all(source.blob_id(path) == blob for path, blob in result.dependencies)
 
 
 def _find(tree: Tree, entry: Entry) -> tuple[str, str, list[Unit]] | None:

@@ -1,17 +1,17 @@
 """Importing a written slice into the current process, with vLLM's own module names.
 
 Only the slice's modules exist under these names: an installed vLLM is never fallen back to. The
-files are compiled with postponed annotations, whatever they say themselves, because the slice
-does not hold what annotations name.
+annotations that nobody reads become strings, because the slice does not hold what they name.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -19,9 +19,8 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from diffuzz.errors import SourceUnavailable
+from diffuzz.slicing.names import all_arguments, reads_annotations
 from diffuzz.slicing.result import MANIFEST
-
-_ANNOTATIONS: int = importlib.import_module("__future__").annotations.compiler_flag
 
 
 class NotInSlice(ModuleNotFoundError):
@@ -30,25 +29,60 @@ class NotInSlice(ModuleNotFoundError):
 
 
 class _SliceLoader(SourceFileLoader):
-    def source_to_code(  # type: ignore[override]
-        self, data: Any, path: Any, *, _optimize: int = -1
-    ) -> CodeType:
-        code: CodeType = compile(
-            data, path, "exec", flags=_ANNOTATIONS, dont_inherit=True, optimize=_optimize
-        )
-        return code
+    def __init__(self, fullname: str, path: str, annotated: Collection[int]) -> None:
+        super().__init__(fullname, path)
+        self.annotated = annotated
 
     def get_code(self, fullname: str) -> CodeType:
-        # Straight from the text: compiled files beside it would ignore the flags above.
+        # Straight from the text: compiled files beside it would not have lost their annotations.
         path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
+        tree = _Unread(self.annotated).visit(ast.parse(self.get_data(path), path))
+        code: CodeType = compile(tree, path, "exec", dont_inherit=True)
+        return code
+
+
+class _Unread(ast.NodeTransformer):
+    """Turns annotations into strings, but for functions whose decorators may read them and those
+    on the lines ``annotated``."""
+
+    def __init__(self, annotated: Collection[int]) -> None:
+        self.annotated = annotated
+        self.live = False
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        before = self.live
+        self.live |= node.lineno in self.annotated or reads_annotations(node.decorator_list)
+        if not self.live:
+            node.returns = _spelled(node.returns)
+            for argument in all_arguments(node.args):
+                argument.annotation = _spelled(argument.annotation)
+        self.generic_visit(node)
+        self.live = before
+        return node
+
+    visit_FunctionDef = _function
+    visit_AsyncFunctionDef = _function
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self.generic_visit(node)
+        if not self.live:
+            node.annotation = _spelled(node.annotation) or node.annotation
+        return node
+
+
+def _spelled(annotation: ast.expr | None) -> ast.expr | None:
+    if annotation is None:
+        return None
+    return ast.copy_location(ast.Constant(ast.unparse(annotation)), annotation)
 
 
 class _SliceFinder(MetaPathFinder):
-    def __init__(self, directory: Path, modules: Mapping[str, str], absent: Sequence[str]) -> None:
+    def __init__(self, directory: Path, manifest: Mapping[str, Any]) -> None:
         self.directory = directory
-        self.modules = modules
-        self.owned = {name.partition(".")[0] for name in modules}
+        self.modules: Mapping[str, str] = manifest["modules"]
+        self.annotated: Mapping[str, Collection[int]] = manifest["annotated"]
+        self.owned = {name.partition(".")[0] for name in self.modules}
+        absent: list[str] = manifest["absent"]
         self.absent = set(absent)
         self.absent_packages = {name.partition(".")[0] for name in absent} - self.owned
 
@@ -61,7 +95,7 @@ class _SliceFinder(MetaPathFinder):
             return importlib.util.spec_from_file_location(
                 fullname,
                 file,
-                loader=_SliceLoader(fullname, file),
+                loader=_SliceLoader(fullname, file, self.annotated.get(self.modules[fullname], ())),
                 submodule_search_locations=below,
             )
         top = fullname.partition(".")[0]
@@ -93,7 +127,7 @@ def load(directory: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise SourceUnavailable(f"no slice in {directory}: {error}") from None
     unload()
-    finder = _SliceFinder(directory, manifest["modules"], manifest["absent"])
+    finder = _SliceFinder(directory, manifest)
     for name in [n for n in sys.modules if n.partition(".")[0] in finder.owned]:
         del sys.modules[name]
     sys.meta_path.insert(0, finder)

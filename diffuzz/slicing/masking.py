@@ -47,7 +47,10 @@ class _Sheet:
 def masked(module: ParsedModule, kept: Kept) -> str:
     """Text of the module with only what ``kept`` names."""
     sheet = _Sheet(module)
-    _Masking(module, kept, sheet).blocks(module.blocks)
+    if _Masking(module, kept, sheet).blocks(module.blocks):
+        for unit in module.units:
+            if any(item.module == "__future__" for item in unit.imports):
+                sheet.copy(unit.span)
     return sheet.text()
 
 
@@ -133,9 +136,9 @@ class _Masking:
         stars = sorted(self.kept.stars.get(unit.index, ()))
         items = [i for i in unit.imports if i.bound in bound and i.name != "*"]
         spelled = [_spelled(i) for i in items] + stars
+        first = unit.imports[0]
         if not spelled:
             return False
-        first = unit.imports[0]
         if first.name is None:
             text = "import " + ", ".join(spelled)
         else:

@@ -22,6 +22,8 @@ from diffuzz.slicing.names import (
     FunctionNode,
     ImportedName,
     Needs,
+    Use,
+    all_arguments,
     dotted,
     needs_of,
     type_checking,
@@ -126,7 +128,7 @@ class ParsedModule:
     """Units of one file and where names are bound."""
 
     def __init__(self, text: str) -> None:
-        text = text.removeprefix("\ufeff")
+        text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
         try:
             self.lines = text.encode("utf-8").split(b"\n")
             tree = ast.parse(text)
@@ -228,6 +230,14 @@ class ParsedModule:
 
     def facts(self, unit: Unit) -> Facts:
         return self._facts_of("unit", unit.index, unit.span)
+
+    def annotations(self, unit: Unit) -> tuple[Use, ...]:
+        """What a function's annotations name, for the few places that read them at run time."""
+        node = self._parse_again(unit.span, False)[0][0]
+        assert isinstance(node, FunctionNode)
+        read = [a.annotation for a in all_arguments(node.args)] + [node.returns]
+        block = ast.Module([ast.Expr(a) for a in read if a is not None], type_ignores=[])
+        return needs_of(block).uses
 
     def test_facts(self, condition: Condition) -> Facts:
         return self._facts_of("test", condition.index, condition.test)

@@ -53,8 +53,8 @@ class Slice:
     its own; ``files`` each file's path to its text, blank where nothing is needed;
     ``dependencies`` holds ``(path, content id)`` of every file looked at, None where there was
     none: as long as these are equal, so is the slice. ``ops`` are the native operators named
-    (``torch.ops._C.NAME``), ``absent`` the imports that fail and are caught by vLLM's own code.
-    ``modules`` maps module names to files under the written slice.
+    (``torch.ops._C.NAME``), ``absent`` the imports that fail and are caught by vLLM's own code,
+    ``annotated`` the lines of functions whose annotations are read at run time.
     """
 
     target: str
@@ -66,6 +66,7 @@ class Slice:
     ops: tuple[str, ...] = ()
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
+    annotated: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def write(self, directory: Path) -> None:
         """Write the runnable slice; :func:`~diffuzz.slicing.loading.load` imports it. A slice that
@@ -85,6 +86,7 @@ class Slice:
             "entries": {n: [e.module, e.symbol] for n, e in self.entries.items()},
             "modules": modules,
             "absent": list(self.absent),
+            "annotated": {path: list(lines) for path, lines in self.annotated.items()},
             "texts": {path: _digest(text) for path, text in texts.items()},
         }
         _replace(directory, texts, json.dumps(manifest, indent=1, sort_keys=True) + "\n")

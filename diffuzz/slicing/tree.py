@@ -59,7 +59,12 @@ class Tree:
             raise Unresolved(f"no file {path}")
         key = self.looked_up[path] or ""
         found = self.cache.get(key)
-        return found if found is not None else self.cache.parse(key, self.source.read(path) or "")
+        if found is not None:
+            return found
+        text = self.source.read(path)
+        if text is None:
+            raise Unresolved(f"cannot read {path}")
+        return self.cache.parse(key, text)
 
 
 def module_name(path: str) -> str:

@@ -256,18 +256,35 @@ def test_operators_native_and_python(loaded, cut):
     files = {
         A: """
         import torch
+        from typing import Optional as Maybe
         @torch.library.custom_op("vllm::diffuzz_double", mutates_args=())
         def double(x: torch.Tensor) -> torch.Tensor:
             return x * 2
         @double.register_fake
         def _(x): return torch.empty_like(x)
         def f(x):
-            if hasattr(torch.ops._C, "fast"):
+            if hasattr(torch.ops, "_C") and hasattr(torch.ops._C, "fast"):
                 return torch.ops._C.fast.default(x)
-            return torch.ops.vllm.diffuzz_double(x)
-        """
+            return torch.ops.vllm.diffuzz_double(x), triple(x)
+        def _triple(x: torch.Tensor, by: Maybe[int] = None) -> torch.Tensor:
+            return x * 3
+        from vllm.b import direct_register_custom_op
+        try:
+            direct_register_custom_op(op_name="diffuzz_triple", op_func=_triple)
+            triple = torch.ops.vllm.diffuzz_triple
+        except AttributeError:
+            triple = None
+        """,
+        "vllm/b.py": """
+        from torch.library import Library, infer_schema
+        library = Library("vllm", "FRAGMENT")
+        def direct_register_custom_op(op_name, op_func):
+            library.define(op_name + infer_schema(op_func, mutates_args=()))
+            library.impl(op_name, op_func, dispatch_key="CPU")
+        """,
     }
     assert cut(files, f"{A}:f").ops == ("torch.ops._C.fast",)
     import torch
 
-    assert loaded(files, f"{A}:f")["f"](torch.ones(2)).tolist() == [2, 2]
+    double, triple = loaded(files, f"{A}:f")["f"](torch.ones(2))
+    assert (double.tolist(), triple.tolist()) == ([2, 2], [3, 3])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from diffuzz.errors import UsageError
-from diffuzz.slicing import Missing, Parameter, Slice, slice_target
+from diffuzz.slicing import Missing, Parameter, Slice, holds, slice_target
 from diffuzz.slicing.module import ModuleCache
 from diffuzz.target import Entry, StandIns
 
@@ -128,6 +128,18 @@ def test_files_are_parsed_once_per_content():
     assert isinstance(first, Slice)
     assert isinstance(second, Slice)
     assert first.hash != second.hash
+
+
+def test_a_slice_holds_until_something_it_looked_at_changes():
+    files = {A: "from vllm.b import g\ndef f(): return g()", "vllm/b.py": "def g(): return 1"}
+    result = sliced(Entry("e", ("vllm/new.py", A), ("f",)), files=files)
+    assert holds(result, MemorySource({**files, "vllm/c.py": "new"}))
+    assert not holds(result, MemorySource({**files, "vllm/new.py": "def f(): return 2"}))
+    assert not holds(result, MemorySource({**files, "vllm/b.py": "def g(): return 2"}))
+    assert not holds(result, MemorySource({A: files[A]}))
+    gone = sliced(Entry("e", ("vllm/new.py",), ("f",)))
+    assert holds(gone, MemorySource(files))
+    assert not holds(gone, MemorySource({"vllm/new.py": ""}))
 
 
 def test_the_cache_of_parsed_files_is_bounded():

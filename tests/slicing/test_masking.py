@@ -42,7 +42,7 @@ def test_kept_lines_stay_and_the_rest_is_empty(cut):
     expected = textwrap.dedent(
         """\
 
-
+        from __future__ import annotations
         import math
         from typing import cast as convert
 
