@@ -14,6 +14,7 @@ from diffuzz.errors import DiffuzzError
 _COMMANDS = {
     "run": "Fuzz targets on two revisions and report what differs.",
     "replay": "Run saved cases on one revision: exit 0 right, 1 wrong, 125 cannot tell.",
+    "shrink": "Find the simplest case that shows a finding.",
     "slice": "Write the runnable slice of a target at a revision.",
     "targets": "List the targets.",
 }

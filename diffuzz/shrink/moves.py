@@ -23,6 +23,7 @@ from diffuzz.case import (
 )
 
 PLAIN_SCALES = (1.0, 2.0, 0.5, 0.9, 0.7, 3.0, 0.3)
+FARTHEST_POWER = 16  # powers of two up to this exponent are tried for any other value
 MOST_LADDER_DIGITS = 3  # decimals of so many digits are searched for the one nearest to 1
 
 
@@ -132,13 +133,17 @@ def _reals(axis: Real, value: float) -> Iterator[float]:
 
 
 def _real_moves(value: float) -> Iterator[float]:
-    """Plain ones on both sides; powers of two from 1 towards ``value``; then decimals of one digit,
-    of two, and so on."""
+    """Plain ones on both sides; powers of two from 1 towards ``value``, and, for a value that is
+    none, those on both sides of 1; then decimals of one digit, of two, and so on."""
     yield from PLAIN_SCALES
     away = abs(math.log2(float32(value)))
     way = 1 if value > 1 else -1
     for rung in descend(math.ceil(away - 1e-9) + 1):
         yield 2.0 ** (way * rung)
+    if math.frexp(float32(value))[0] != 0.5:
+        for exponent in range(1, FARTHEST_POWER + 1):
+            yield 2.0**-exponent
+            yield 2.0**exponent
     for digits in range(1, significant_digits(value) + 1):
         yield from _around(value, digits)
         if digits <= MOST_LADDER_DIGITS:
