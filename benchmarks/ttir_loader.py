@@ -241,3 +241,5 @@ def install(source: Source, folder: Path, arch: Arch) -> None:
     torch.cuda.device = _no_device  # type: ignore[assignment, misc]
     torch.accelerator.device_index = _no_device  # type: ignore[assignment, misc]
     torch.cuda.current_device = lambda: 0
+    torch.cuda.get_device_capability = lambda *args: arch.capability  # type: ignore[assignment]
+    torch.cuda.get_device_name = lambda *args: arch.name  # type: ignore[assignment]

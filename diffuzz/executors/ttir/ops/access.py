@@ -85,16 +85,16 @@ class _Load:
         self.fill = fill_for(kind.elem)
         self.notice = run.notice(op)
 
-    def rows(self, starts: Tensor, length: int = 1) -> Tensor:
+    def rows(self, starts: Tensor, length: int) -> Tensor:
         rows = rows_of(self.frame, starts, length)
         got = self.memory.load(rows, self.size, self.fill, self.notice)
-        return got.view(*starts.shape, length) if length > 1 else got.view(starts.shape)
+        return got.view(*starts.shape, length)
 
     def whole(self, address: Address) -> Tensor:
         """All lanes are active."""
         found = neighbours(address, self.size)
         if found is None:
-            return self.rows(address.total())
+            return self.rows(address.total(), 1).squeeze(-1)
         axis, starts, run = found
         return self.rows(starts.squeeze(axis), len(run)).movedim(-1, axis)
 
@@ -122,7 +122,7 @@ class _Load:
                 got = self.rows(starts.squeeze(axis), count).movedim(-1, axis)
                 return _padded(got, other, axis, mask.shape[axis])
         starts, wide = broadcast(address.total(), mask)
-        return torch.where(wide, self.active(starts, wide), other)
+        return torch.where(wide, self.active(starts, wide, 1).squeeze(-1), other)
 
     def masked_rows(
         self, starts: Tensor, length: int, axis: int, mask: Tensor, other: Tensor
@@ -133,7 +133,7 @@ class _Load:
         got = self.active(*squeezed, length).movedim(-1, axis)
         return torch.where(row_mask, got, other)
 
-    def active(self, starts: Tensor, mask: Tensor, length: int = 1) -> Tensor:
+    def active(self, starts: Tensor, mask: Tensor, length: int) -> Tensor:
         """Rows at ``starts`` where ``mask``; other rows hold anything."""
         flat = mask.reshape(-1)
         count = int(flat.count_nonzero())
@@ -150,7 +150,7 @@ class _Load:
             part = self.memory.load(rows.kept(lanes), self.size, self.fill, self.notice)
             got = torch.zeros((len(flat), length), dtype=part.dtype)
             got[lanes] = part
-        return got.view(*starts.shape, length) if length > 1 else got.view(starts.shape)
+        return got.view(*starts.shape, length)
 
 
 def _prefix(mask: Tensor, axis: int) -> int:
