@@ -2,11 +2,18 @@
 
 ``slice_target`` reads files through a :class:`~diffuzz.sources.Source`, never a checkout, and gives
 a :class:`Slice` with a hash that is the identity of the kernel at that revision, or
-:class:`Missing` with a reason. ``load`` imports a written slice in a worker. The parts, each
-importing only from those before it: :mod:`.names`, :mod:`.bindings` and :mod:`.normal` (single
-statements), :mod:`.module` (a parsed file), :mod:`.tree` (a revision), :mod:`.standins`,
-:mod:`.resolution` (what a name refers to), :mod:`.closure`, :mod:`.identity` and :mod:`.masking`,
-:mod:`.result`, :mod:`.cut`; :mod:`.loading` and :mod:`.flags` stand alone.
+:class:`Missing` with a reason. ``load`` imports a written slice in a worker; ``holds`` tells
+whether a slice made at one revision is also that of another. The parts, each importing only from
+those before it:
+
+- :mod:`.syntax`, :mod:`.names`, :mod:`.bindings`, :mod:`.normal`: single statements
+- :mod:`.module`: a parsed file; :mod:`.tree`: a revision; :mod:`.standins`
+- :mod:`.resolution`: what a name refers to; :mod:`.closure`: until nothing is left to follow
+- :mod:`.identity`: the hash; :mod:`.masking`: the text; :mod:`.result`; :mod:`.cut`: all together
+- :mod:`.loading` and :mod:`.flags` stand alone
+
+What is not followed: names made up at run time (``importlib``, ``getattr`` with a computed name)
+and changes that one module makes to another's objects when it is imported.
 """
 
 from diffuzz.slicing.cut import holds, slice_target

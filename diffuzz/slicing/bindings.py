@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from diffuzz.slicing.names import (
+from diffuzz.slicing.syntax import (
     FunctionNode,
     ImportedName,
     bound_in,

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from diffuzz.slicing.closure import Closure
 from diffuzz.slicing.identity import definition_digests, slice_hash
 from diffuzz.slicing.masking import masked
-from diffuzz.slicing.module import ModuleCache, ParsedModule, Unit
+from diffuzz.slicing.module import ParsedModule, Unit
 from diffuzz.slicing.resolution import Node
 from diffuzz.slicing.result import EntryPoint, Missing, Parameter, Slice
 from diffuzz.slicing.standins import StandInModule, parse_stand_ins
-from diffuzz.slicing.tree import ROOT, Tree, Unresolved, module_name
+from diffuzz.slicing.tree import ROOT, ModuleCache, Tree, Unresolved, module_name
 from diffuzz.sources import Source
 from diffuzz.target import Entry, StandIns
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from diffuzz.slicing.names import FunctionNode, dotted
+from diffuzz.slicing.syntax import FunctionNode, dotted
 from diffuzz.sources import Source
 
 Flag = bool | Literal["conditional"]

@@ -19,8 +19,8 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from diffuzz.errors import SourceUnavailable
-from diffuzz.slicing.names import all_arguments, reads_annotations
 from diffuzz.slicing.result import MANIFEST
+from diffuzz.slicing.syntax import all_arguments, reads_annotations
 
 
 class NotInSlice(ModuleNotFoundError):
@@ -42,22 +42,31 @@ class _SliceLoader(SourceFileLoader):
 
 
 class _Unread(ast.NodeTransformer):
-    """Turns annotations into strings, but for functions whose decorators may read them and those
-    on the lines ``annotated``."""
+    """Turns annotations into strings, but for functions and fields of classes whose decorators may
+    read them, and for functions on the lines ``annotated``."""
 
     def __init__(self, annotated: Collection[int]) -> None:
         self.annotated = annotated
         self.live = False
+        self.in_class = False
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
-        before = self.live
-        self.live |= node.lineno in self.annotated or reads_annotations(node.decorator_list)
+        before = self.live, self.in_class
+        read = node.lineno in self.annotated or reads_annotations(node.decorator_list)
+        self.live, self.in_class = read or (self.live and not self.in_class), False
         if not self.live:
             node.returns = _spelled(node.returns)
             for argument in all_arguments(node.args):
                 argument.annotation = _spelled(argument.annotation)
         self.generic_visit(node)
-        self.live = before
+        self.live, self.in_class = before
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        before = self.live, self.in_class
+        self.live, self.in_class = reads_annotations(node.decorator_list), True
+        self.generic_visit(node)
+        self.live, self.in_class = before
         return node
 
     visit_FunctionDef = _function

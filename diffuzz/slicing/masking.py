@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diffuzz.slicing.module import Condition, ParsedModule, Position, Span, Unit
-from diffuzz.slicing.names import ImportedName
 from diffuzz.slicing.resolution import Kept
+from diffuzz.slicing.syntax import ImportedName
 
 
 class _Sheet:

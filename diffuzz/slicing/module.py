@@ -7,7 +7,6 @@ worked out when a slice first asks for it. Nothing here knows the module's path 
 from __future__ import annotations
 
 import ast
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -18,17 +17,9 @@ from diffuzz.slicing.bindings import (
     op_registrations,
     touched,
 )
-from diffuzz.slicing.names import (
-    FunctionNode,
-    ImportedName,
-    Needs,
-    Use,
-    all_arguments,
-    dotted,
-    needs_of,
-    type_checking,
-)
+from diffuzz.slicing.names import Needs, Use, needs_of
 from diffuzz.slicing.normal import digest, parameters_of
+from diffuzz.slicing.syntax import FunctionNode, ImportedName, all_arguments, dotted, type_checking
 
 Position = tuple[int, int]
 """Line, from 1, and byte column, from 0."""
@@ -340,42 +331,3 @@ def _assigned_names(tree: ast.Module) -> frozenset[str]:
             found.add(node.id)
         stack.extend(ast.iter_child_nodes(node))
     return frozenset(found)
-
-
-class ModuleCache:
-    """Parsed modules by content, least recently used ones dropped beyond a size in bytes."""
-
-    def __init__(self, limit: int = 32 * 1024 * 1024) -> None:
-        self.limit = limit
-        self.size = 0
-        self.parsed = 0
-        self._modules: OrderedDict[str, tuple[int, ParsedModule | Unparsable]] = OrderedDict()
-
-    def get(self, key: str) -> ParsedModule | None:
-        """The module with this content id, if it has been parsed. Raises :class:`Unparsable`."""
-        entry = self._modules.get(key)
-        if entry is None:
-            return None
-        self._modules.move_to_end(key)
-        return self._given(entry[1])
-
-    def parse(self, key: str, text: str) -> ParsedModule:
-        """Parse ``text``, whose content id is ``key``. Raises :class:`Unparsable`."""
-        module: ParsedModule | Unparsable
-        try:
-            module = ParsedModule(text)
-        except Unparsable as error:
-            module = error
-        self.parsed += 1
-        self._modules[key] = (len(text), module)
-        self.size += len(text)
-        while self.size > self.limit and len(self._modules) > 1:
-            _, (size, _) = self._modules.popitem(last=False)
-            self.size -= size
-        return self._given(module)
-
-    @staticmethod
-    def _given(module: ParsedModule | Unparsable) -> ParsedModule:
-        if isinstance(module, Unparsable):
-            raise module
-        return module

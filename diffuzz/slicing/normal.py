@@ -8,12 +8,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from diffuzz.slicing.names import (
-    all_arguments,
-    imported_names,
-    reads_annotations,
-    type_checking,
-)
+from diffuzz.slicing.syntax import all_arguments, imported_names, reads_annotations, type_checking
 
 _SKIPPED_FIELDS = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 _FIELD_MARKERS = ("ClassVar", "InitVar", "KW_ONLY")
@@ -26,7 +21,7 @@ class _Normalise(ast.NodeTransformer):
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
         live, in_class = self.live, self.in_class
-        self.live = live or reads_annotations(node.decorator_list)
+        self.live = (live and not in_class) or reads_annotations(node.decorator_list)
         self.in_class = False
         if not self.live:
             node.returns = None
@@ -40,9 +35,10 @@ class _Normalise(ast.NodeTransformer):
     visit_AsyncFunctionDef = _function
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        in_class, self.in_class = self.in_class, True
+        live, in_class = self.live, self.in_class
+        self.live, self.in_class = reads_annotations(node.decorator_list), True
         self.generic_visit(node)
-        self.in_class = in_class
+        self.live, self.in_class = live, in_class
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:

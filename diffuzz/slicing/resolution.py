@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from diffuzz.slicing.module import Branch, ParsedModule, Unit
-from diffuzz.slicing.names import ImportedName
 from diffuzz.slicing.standins import StandInModule
+from diffuzz.slicing.syntax import ImportedName
 from diffuzz.slicing.tree import ROOT, NotThere, Tree, Unresolved
 
 ALLOWED_PACKAGES = frozenset({"torch", "triton", "numpy", "typing_extensions", "packaging"})

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from diffuzz.errors import UsageError
 from diffuzz.slicing.bindings import imports_run
-from diffuzz.slicing.names import FunctionNode, bound_in, dotted
+from diffuzz.slicing.syntax import FunctionNode, bound_in, dotted
 
 
 class StandInModule:

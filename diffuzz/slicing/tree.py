@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from diffuzz.slicing.module import ModuleCache, ParsedModule, Unparsable
+from collections import OrderedDict
+
+from diffuzz.slicing.module import ParsedModule, Unparsable
 from diffuzz.sources import Source
 
 ROOT = "vllm"
@@ -19,6 +21,45 @@ class NotThere(Unresolved):
     def __init__(self, what: str) -> None:
         super().__init__(f"missing {what}")
         self.what = what
+
+
+class ModuleCache:
+    """Parsed modules by content, least recently used ones dropped beyond a size in bytes."""
+
+    def __init__(self, limit: int = 32 * 1024 * 1024) -> None:
+        self.limit = limit
+        self.size = 0
+        self.parsed = 0
+        self._modules: OrderedDict[str, tuple[int, ParsedModule | Unparsable]] = OrderedDict()
+
+    def get(self, key: str) -> ParsedModule | None:
+        """The module with this content id, if it has been parsed. Raises :class:`Unparsable`."""
+        entry = self._modules.get(key)
+        if entry is None:
+            return None
+        self._modules.move_to_end(key)
+        return self._given(entry[1])
+
+    def parse(self, key: str, text: str) -> ParsedModule:
+        """Parse ``text``, whose content id is ``key``. Raises :class:`Unparsable`."""
+        module: ParsedModule | Unparsable
+        try:
+            module = ParsedModule(text)
+        except Unparsable as error:
+            module = error
+        self.parsed += 1
+        self._modules[key] = (len(text), module)
+        self.size += len(text)
+        while self.size > self.limit and len(self._modules) > 1:
+            _, (size, _) = self._modules.popitem(last=False)
+            self.size -= size
+        return self._given(module)
+
+    @staticmethod
+    def _given(module: ParsedModule | Unparsable) -> ParsedModule:
+        if isinstance(module, Unparsable):
+            raise module
+        return module
 
 
 class Tree:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from diffuzz.slicing import Missing, Slice, load, slice_target, unload
-from diffuzz.slicing.module import ModuleCache
+from diffuzz.slicing.tree import ModuleCache
 from diffuzz.sources import Identity
 from diffuzz.target import Entry, StandIns
 

@@ -6,7 +6,7 @@ import pytest
 
 from diffuzz.errors import UsageError
 from diffuzz.slicing import Missing, Parameter, Slice, holds, slice_target
-from diffuzz.slicing.module import ModuleCache
+from diffuzz.slicing.tree import ModuleCache
 from diffuzz.target import Entry, StandIns
 
 from .conftest import MemorySource

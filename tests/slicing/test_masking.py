@@ -158,6 +158,28 @@ def test_annotations_of_the_slice_are_never_evaluated(loaded):
     assert (data.config, data.parts, count) == (1, [], 3)
 
 
+def test_annotations_are_real_where_a_decorator_may_read_them(loaded):
+    files = {
+        A: """
+        from vllm.b import aggregate
+        from vllm.nowhere import Config
+        Size = int
+        @aggregate
+        class Data:
+            size: Size
+            def method(self, x: Config): return x
+        def f():
+            return Data.kinds, Data.method.__annotations__
+        """,
+        "vllm/b.py": """
+        def aggregate(cls):
+            cls.kinds = dict(cls.__annotations__)
+            return cls
+        """,
+    }
+    assert loaded(files, f"{A}:f")["f"]() == ({"size": int}, {"x": "Config"})
+
+
 @pytest.mark.parametrize(
     "text",
     [
