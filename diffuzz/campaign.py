@@ -30,6 +30,8 @@ from diffuzz.target import Target
 MEMORY_LIMIT = 16 << 30
 # How the signature of a defect ends that no explainer named.
 _UNEXPLAINED = ":values"
+# Fewer wrong elements than this in a case are weak evidence for a defect of their own.
+_FEW = 32
 # With this many cases, a flag that never varied by chance is one in 2**4.
 _TELLING_HITS = 5
 
@@ -162,8 +164,8 @@ class Fold:
     """Folds case results into a :class:`JobResult`: one finding for each direction and defect.
 
     What one mistake does to several outputs is one finding: defects that an explainer gave the
-    same name are folded whatever the output, and unexplained ones (too few wrong elements to
-    tell) join an explained one of the same kind, output and direction.
+    same name are folded whatever the output, and unexplained ones with few wrong elements join an
+    explained one of the same output and direction.
     """
 
     def __init__(self, job: Job) -> None:
@@ -192,28 +194,38 @@ class Fold:
         return self.result
 
     def _adopt_unexplained(self) -> None:
+        """Hits too small to explain join what was explained of the same output and direction."""
         for key in [key for key in self._hits if key[0].endswith(_UNEXPLAINED)]:
-            signature, direction = key
-            for other, hits in self._hits.items():
-                known = {defect.signature for _, defect in hits}
-                if (
-                    other[1] is direction
-                    and not other[0].endswith(_UNEXPLAINED)
-                    and any(oracles.same_defect(signature, one) for one in known)
-                ):
-                    hits.extend(self._hits.pop(key))
-                    break
+            adopter = next((o for o in self._hits if self._explains(o, key)), None)
+            small = [hit for hit in self._hits[key] if _is_small(hit[1])]
+            if adopter is None or not small:
+                continue
+            self._hits[adopter].extend(small)
+            rest = [hit for hit in self._hits[key] if not _is_small(hit[1])]
+            if rest:
+                self._hits[key] = rest
+            else:
+                del self._hits[key]
+
+    def _explains(self, other: tuple[str, Direction], key: tuple[str, Direction]) -> bool:
+        aspect = self._hits[key][0][1].aspect
+        return (
+            other[1] is key[1]
+            and not other[0].endswith(_UNEXPLAINED)
+            and any(defect.aspect == aspect for _, defect in self._hits[other])
+        )
 
     def _finding(
         self, signature: str, direction: Direction, hits: list[tuple[CaseResult, Defect]]
     ) -> Finding:
         job, axes = self.result.job, self.result.job.target.axes
         telling = [hit for hit in hits if mistake(hit[1].signature) == signature]
-        simplest = min(sort_key(hit[0].case, axes) for hit in telling)
-        shown = [hit for hit in telling if sort_key(hit[0].case, axes) == simplest]
-        result, defect = shown[0]
+        certain = [hit for hit in telling if _is_certain(hit[1])] or telling
+        result = min((hit[0] for hit in certain), key=lambda r: sort_key(r.case, axes))
+        shown = [hit for hit in telling if hit[0] is result]
+        defect = min((hit[1] for hit in shown), key=lambda d: not _is_certain(d))
         wrong_side = 0 if direction is Direction.FIXED else 1
-        others = [other.aspect for _, other in shown[1:]]
+        others = [other.aspect for _, other in shown if other is not defect]
         message = defect.message + (f" (the same in {', '.join(others)})" if others else "")
         flags = decisive_flags(job.facts[wrong_side], [hit[0].case for hit in hits])
         backends = reach(job.facts[wrong_side], flags)
@@ -237,6 +249,14 @@ class Fold:
             reach=backends,
             cases_hit=len({hit[0].case.id for hit in hits}),
         )
+
+
+def _is_small(defect: Defect) -> bool:
+    return defect.measure is not None and defect.measure.wrong < _FEW
+
+
+def _is_certain(defect: Defect) -> bool:
+    return defect.explanation is None or defect.explanation.certain
 
 
 def mistake(signature: str) -> str:

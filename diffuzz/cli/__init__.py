@@ -13,8 +13,10 @@ from diffuzz.errors import DiffuzzError
 
 _COMMANDS = {
     "run": "Fuzz targets on two revisions and report what differs.",
+    "report": "Make the reports of a kept run again: JUnit, SARIF, HTML, Markdown, issue drafts.",
     "replay": "Run saved cases on one revision: exit 0 right, 1 wrong, 125 cannot tell.",
     "shrink": "Find the simplest case that shows a finding.",
+    "corpus": "List, add, prune and merge the cases that every run replays first.",
     "slice": "Write the runnable slice of a target at a revision.",
     "targets": "List the targets.",
 }

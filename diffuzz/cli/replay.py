@@ -90,6 +90,8 @@ def _replay(
 
 
 def _line(case_file: Any, arch: str, result: Any) -> tuple[str, str]:
+    from diffuzz.campaign import mistake
+
     where = f"{case_file.path} on {arch}"
     judged = result.candidate
     if judged.unknown is not None:
@@ -98,7 +100,7 @@ def _line(case_file: Any, arch: str, result: Any) -> tuple[str, str]:
         return f"{where}: right", "right"
     lines = [f"{where}: wrong"]
     for defect in judged.defects:
-        same = defect.signature == case_file.signature
+        same = case_file.signature in (defect.signature, mistake(defect.signature))
         at = f" at {defect.location}" if defect.location else ""
         lines.append(
             f"  {defect.kind.value}: {defect.message}{at}"

@@ -101,8 +101,8 @@ def _job(
     read.case(target.axes)
     arch = archs or ((read.arch,) if read.arch else tuple(target.archs[:1]))
     progress = streams.download_progress()
-    sources = [open_revision(str(text), repo, progress=progress) for text in revisions]
-    planned = plan(*sources, (read.target,), arch, choose_executor(executor), target_folders)
+    before, after = (open_revision(str(text), repo, progress=progress) for text in revisions)
+    planned = plan(before, after, (read.target,), arch, choose_executor(executor), target_folders)
     if planned.untested:
         raise NothingTested(f"{read.target} on {arch[0]}: {planned.untested[0].reason}")
     return planned.jobs[0]

@@ -17,7 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 def output() -> Console:
     """Standard output; colour by rich's rules, so ``NO_COLOR`` and pipes are respected."""
-    return Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    # A pipe has no width to fit: a log must not lose columns to a default of 80.
+    width = None if sys.stdout.isatty() else 200
+    return Console(file=sys.stdout, highlight=False, soft_wrap=True, width=width)
 
 
 def _interactive() -> bool:

@@ -174,7 +174,7 @@ def _mutated(before: Mapping[str, torch.Tensor], after: Inputs) -> list[Report]:
     for name, tensor in before.items():
         now = after[name]
         if not torch.equal(_raw(tensor), _raw(now)):
-            changed.append(Report("mutated-input", f"the input {name} was changed", name))
+            changed.append(Report("wrong-result", f"the input {name} was changed", name))
     return changed
 
 

@@ -10,6 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 _STYLES = {"regression": "bold red", "fixed": "bold green", "both": "bold yellow"}
+# Lines of a pipe or a log are left whole: they are searched, and commands in them are pasted.
+_UNWRAPPED = 10_000
 _LABELS = {
     "regression": "REGRESSION",
     "fixed": "FIXED",
@@ -96,7 +98,7 @@ def _finding(group: list[dict[str, Any]], console: Console) -> None:
     if first["backends"]:
         lines.append(f"backends reached: {', '.join(first['backends'])}")
     lines.append(f"reproduce: {first['reproduce']}")
-    width = console.width if console.is_terminal else 10_000
+    width = console.width if console.is_terminal else _UNWRAPPED
     for line in lines:
         for part in textwrap.wrap(line, width - 2, subsequent_indent="  ") or [""]:
             console.print(Text("  " + part), soft_wrap=True)
