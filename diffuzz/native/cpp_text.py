@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 _LEXEME = re.compile(
     r"""(?P<comment>//(?:\\\n|[^\n])*|/\*.*?\*/)
@@ -108,32 +109,38 @@ def active(text: str, rocm: bool) -> str:
     Branches whose condition has to do with more than the platform are kept, all of them.
     """
     kept: list[str] = []
-    stack: list[tuple[bool, bool | None]] = []  # enclosing text is live; this chain's outcome
-    live = True
+    stack: list[_Chain] = []
     for line in _logical_lines(text):
         directive = _DIRECTIVE.match(line)
-        decided = False
+        shown = not stack or stack[-1].live
         if directive:
-            word, rest = directive.group(1), directive.group(2).replace("\\\n", " ")
+            word, rest = directive.group(1), directive.group(2).replace("\\\n", " ").strip()
             if word in ("if", "ifdef", "ifndef"):
-                condition = {"ifdef": f"defined({rest.strip()})"}.get(word, rest)
-                if word == "ifndef":
-                    condition = f"!defined({rest.strip()})"
-                value = evaluate(condition, rocm)
-                stack.append((live, value))
-                live, decided = live and value is not False, value is not None
-            elif stack and word in ("elif", "else"):
-                outer, earlier = stack[-1]
-                value = True if word == "else" else evaluate(rest, rocm)
-                live = outer and earlier is not True and value is not False
-                decided = earlier is not None
-                if earlier is not True and value is not False:
-                    stack[-1] = (outer, None if earlier is None else value)
-            elif stack:
-                live, outcome = stack.pop()
-                decided = outcome is not None
-        kept.append(line if live and not decided else "\n" * line.count("\n"))
+                stack.append(_Chain(outer=shown))
+                rest = {"ifdef": f"defined({rest})", "ifndef": f"!defined({rest})"}.get(word, rest)
+            if stack:
+                chain = stack.pop() if word == "endif" else stack[-1]
+                if word != "endif":
+                    chain.branch(True if word == "else" else evaluate(rest, rocm))
+                shown = chain.outer and chain.unknown
+        kept.append(line if shown else "\n" * line.count("\n"))
     return "".join(kept)
+
+
+@dataclass
+class _Chain:
+    """One ``#if ... #endif``: whether text around it and in its present branch is live, whether
+    an earlier branch is surely taken, and whether one depends on more than the platform."""
+
+    outer: bool
+    live: bool = False
+    taken: bool = False
+    unknown: bool = False
+
+    def branch(self, value: bool | None) -> None:
+        self.live = self.outer and not self.taken and value is not False
+        self.unknown = self.unknown or (value is None and not self.taken)
+        self.taken = self.taken or value is True
 
 
 def closing(text: str, start: int) -> int:

@@ -102,8 +102,8 @@ def _bare_function(signature: str) -> str:
 
 def _address_reports(stderr: str) -> Iterator[Report]:
     starts = [m.start() for m in _SANITIZER_ERROR.finditer(stderr)]
-    for start, end in zip(starts, [*starts[1:], len(stderr)], strict=True):
-        block = stderr[start:end]
+    for number, start in enumerate(starts):
+        block = stderr[start : starts[number + 1] if number + 1 < len(starts) else len(stderr)]
         error = _SANITIZER_ERROR.match(block)
         assert error is not None
         access, frame = _ACCESS.search(block), _FRAME.search(block)
