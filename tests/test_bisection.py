@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -343,7 +344,7 @@ def test_the_gain_equals_the_entropy_difference_written_out() -> None:
         p = weights[weights > 0] / weights.sum()
         return float(-(p * np.log2(p)).sum())
 
-    gained, _ = gains(belief, 1)
+    gained = gains(belief, np.array([1]))[0][0]
     now = belief.weights
     for index in range(4):
         more = good.copy()
@@ -523,6 +524,19 @@ def test_repeats_use_the_median() -> None:
     answer = search_size(1000, probe, plan=SizePlan(repeats=3))
     assert isinstance(answer, Culprit)
     assert (answer.index, answer.good_size, answer.bad_size) == (700, 2.0, 16.0)
+
+
+# --- the simulation -----------------------------------------------------------------------------
+
+
+def test_the_simulation_prints_a_row_for_each_rate_and_method() -> None:
+    script = Path(__file__).parents[1] / "benchmarks" / "bisect_simulation.py"
+    command = [sys.executable, str(script), "--trials", "4", "--jobs", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    rows = [line.split() for line in done.stdout.splitlines() if line.lstrip()[:3].endswith("%")]
+    assert len(rows) == 3 * 6
+    assert [row[2] for row in rows if row[1] == "diffuzz" and row[2] != "v20"] == ["100.0%"] * 3
 
 
 # --- the module itself --------------------------------------------------------------------------

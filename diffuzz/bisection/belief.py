@@ -100,10 +100,10 @@ class Belief:
     def weights(self) -> Floats:
         return self.steady + self.unsteady
 
-    def unsteady_after(self, more: int) -> Floats:
-        """Weight of culprit ``c`` together with ``more`` passes of a variant at or after it."""
-        log = self.prior.log_unsteady(self.failures, self.after + more) + self.log_prior
-        return np.asarray(np.exp(log - self.shift))
+    def unsteady_after(self, more: Ints) -> Floats:
+        """Weight ``[k, c]`` of culprit ``c`` together with ``more[k]`` passes at or after it."""
+        log = self.prior.log_unsteady(self.failures, self.after + more[:, None])
+        return np.asarray(np.exp(log + (self.log_prior - self.shift)))
 
 
 GOOD_END_DOUBT = 0.05  # how often, before looking, a claimed end is not what it is said to be

@@ -11,17 +11,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from diffuzz.bisection.belief import Belief, Floats
+from diffuzz.bisection.belief import Belief, Floats, Ints
 
-REPEATS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+REPEATS: Ints = np.array([1, 2, 4, 8, 16, 32, 64, 128, 256])
 
+TINY = 1e-300
 LEAST_SCORE = 1e-12  # bits a run; below it is rounding
 
 Mask = NDArray[np.bool_]
 
 
 def _xlogx(x: Floats) -> Floats:
-    return np.where(x > 0, x * np.log2(np.where(x > 0, x, 1.0)), 0.0)
+    return np.asarray(x * np.log2(np.maximum(x, TINY)))
 
 
 def _entropy_part(total: Floats, sum_xlogx: Floats) -> Floats:
@@ -29,25 +30,24 @@ def _entropy_part(total: Floats, sum_xlogx: Floats) -> Floats:
     return _xlogx(total) - sum_xlogx
 
 
-def gains(belief: Belief, repeats: int) -> tuple[Floats, Floats]:
-    """Expected bits from running variant ``i`` until it fails or passed ``repeats`` times, and
-    the expected number of runs, for every ``i`` below the first bad one."""
+def gains(belief: Belief, repeats: Ints) -> tuple[Floats, Floats]:
+    """Expected bits from running variant ``i`` until it fails or passed ``repeats[k]`` times, and
+    the expected number of runs: both ``[k, i]``, for every ``i`` below the first bad one."""
     now = belief.weights
     passed = np.minimum(belief.unsteady_after(repeats), now)
     failed = now - passed
-    to_here = np.s_[:-1]
     tail = now.sum() - np.cumsum(now)
     now_xlogx = _xlogx(now)
     tail_xlogx = now_xlogx.sum() - np.cumsum(now_xlogx)
-    all_passed = np.cumsum(passed) + tail
-    some_failed = np.cumsum(failed)
-    left = _entropy_part(all_passed, np.cumsum(_xlogx(passed)) + tail_xlogx)
-    left += _entropy_part(some_failed, np.cumsum(_xlogx(failed)))
+    all_passed = np.cumsum(passed, axis=1) + tail
+    some_failed = np.cumsum(failed, axis=1)
+    left = _entropy_part(all_passed, np.cumsum(_xlogx(passed), axis=1) + tail_xlogx)
+    left += _entropy_part(some_failed, np.cumsum(_xlogx(failed), axis=1))
     gained = _entropy_part(now.sum(), now_xlogx.sum()) - left
     rate = belief.prior.rate(belief.failures, int(belief.after[-1]))
-    until_failure = min(float(repeats), 1.0 / max(rate, 1e-9))
-    runs = all_passed * repeats + some_failed * until_failure
-    return gained[to_here], runs[to_here]
+    until_failure = np.minimum(repeats, 1.0 / max(rate, 1e-9))
+    runs = all_passed * repeats[:, None] + some_failed * until_failure[:, None]
+    return gained[:, :-1], runs[:, :-1]
 
 
 def skip_risk(skipped: Mask, told: Mask) -> Floats:
@@ -81,7 +81,12 @@ def _stretches(skipped: Mask, told: Mask) -> list[tuple[int, int]]:
 
 
 def choose(
-    belief: Belief, closed: Mask, told: Mask, risk: Floats, visit: float
+    belief: Belief,
+    closed: Mask,
+    told: Mask,
+    risk: Floats,
+    visit: float,
+    repeats: Ints = REPEATS,
 ) -> tuple[int, int] | None:
     """The variant to run next and how often at most, or None if none can tell anything.
 
@@ -92,14 +97,12 @@ def choose(
     closed, told, chance = closed[:size], told[:size], 1.0 - risk[:size]
     if closed.all():
         return None
-    table = np.empty((len(REPEATS), size))
-    for row, repeats in enumerate(REPEATS):
-        gained, runs = gains(belief, repeats)
-        score = gained * chance / (runs + np.where(told, 0.0, visit))
-        table[row] = np.where(closed, 0.0, score)
+    gained, runs = gains(belief, repeats)
+    table = gained * chance / (runs + np.where(told, 0.0, visit))
+    table[:, closed] = 0.0
     best = float(table.max())
     if best <= LEAST_SCORE:
         return None
     # What differs by rounding only is a tie, so that another machine chooses alike.
     row, index = np.argwhere(table >= best * (1 - 1e-9))[0]
-    return int(index), REPEATS[int(row)]
+    return int(index), int(repeats[row])
