@@ -13,6 +13,7 @@ from diffuzz.oracles.parts import Factor
 
 MIN_ELEMENTS = 8
 MIN_SIGNIFICANDS = 4
+NEAR_ULPS = 4
 
 _DOUBLE = "doubled, as when bytes of an FNUZ fp8 format are read as OCP"
 _HALF = "halved, as when bytes of an OCP fp8 format are read as FNUZ"
@@ -30,7 +31,11 @@ def fixed_factors() -> list[Factor]:
 
 def fitted_factor(evidence: Evidence, at: Tensor) -> Factor | None:
     """The uniform factor that maps the truth to the output on the elements ``at``, if there is
-    one: the plainest number in the range that nearly all elements allow."""
+    one: the plainest number in the range that nearly all elements allow.
+
+    A factor of 1 but for a few ulps fits any few elements that are off to the same side, so it
+    is claimed only when most elements are wrong, as they are if it holds for all.
+    """
     truth, values = evidence.truth[at], evidence.values[at]
     usable = truth.isfinite() & values.isfinite() & (truth != 0)
     usable &= values.abs() >= 2.0**evidence.fmt.min_exponent
@@ -49,7 +54,8 @@ def fitted_factor(evidence: Evidence, at: Tensor) -> Factor | None:
         return None
     sign = -1.0 if float((values / truth).median()) < 0 else 1.0
     value = sign * plainest(bottom, top)
-    if value in (-1.0, 2.0, 0.5):
+    near = abs(value - 1) <= NEAR_ULPS * 2.0**-evidence.fmt.mantissa_bits
+    if value in (-1.0, 2.0, 0.5) or (near and evidence.n_wrong < evidence.n_right):
         return None
     return Factor("factor", f"times {value:.6g}", 620, value=value, combines=False)
 

@@ -7,7 +7,7 @@ same on every machine and does not fall in step with any dimension's size.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -42,7 +42,8 @@ class Evidence:
     wrong: Tensor
     right: Tensor
     n_wrong: int
-    shape: tuple[int, ...] = field(default=())
+    n_right: int
+    shape: tuple[int, ...]
 
     @property
     def fmt(self) -> FloatFormat:
@@ -88,6 +89,7 @@ def gather_evidence(raw: Tensor, expected: Expected, wrong: Tensor) -> Evidence:
         wrong=wrong_at[spread(wrong_at.numel(), WRONG_SAMPLE)],
         right=right_at[spread(right_at.numel(), RIGHT_SAMPLE)],
         n_wrong=wrong_at.numel(),
+        n_right=right_at.numel(),
         shape=tuple(expected.value.shape),
     )
 
@@ -108,11 +110,10 @@ def holds(evidence: Evidence, claim: Claim, at: Tensor) -> Tensor:
 
 
 def holds_bitwise(evidence: Evidence, claim: Claim, at: Tensor) -> Tensor:
-    """As :func:`holds`, for the middle of the bounds and with the sign of zero; bool."""
-    values = _read(evidence, claim, at)
-    middle = torch.where(claim.low == claim.high, claim.low, (claim.low + claim.high) / 2)
-    rounded = apply_overflow(round_extended(middle, claim.fmt), claim.fmt, claim.overflow or "inf")
-    return same_value(values, rounded, claim.fmt)
+    """As :func:`holds` for a claim without slack, and with the sign of zero; bool."""
+    rounded = round_extended(claim.low, claim.fmt)
+    stored = apply_overflow(rounded, claim.fmt, claim.overflow or "inf")
+    return same_value(_read(evidence, claim, at), stored, claim.fmt)
 
 
 def _read(evidence: Evidence, claim: Claim, at: Tensor) -> Tensor:

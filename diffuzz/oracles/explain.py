@@ -106,7 +106,7 @@ def _share(
 ) -> float:
     """Share of the elements ``at`` for which the hypothesis can tell and is right; 0 when it can
     tell for too few."""
-    claim = predict(evidence, hypothesis, at)
+    claim = predict(evidence, hypothesis, at, exactly=bitwise)
     same = (holds_bitwise if bitwise else holds)(evidence, claim, at)
     if claim.known is None:
         return float(same.double().mean())
@@ -128,10 +128,11 @@ def _worded(best: Hypothesis, tied: list[Hypothesis], rivals: list[Hypothesis]) 
 
 
 def _is_rival(other: Hypothesis, best: Hypothesis) -> bool:
-    """A fitted factor or a longer shift only restates what the target's own hypothesis says."""
+    """A fitted factor or a shift only restates what the target's own hypothesis says."""
     if other.text == best.text:
         return False
-    return other.content.stated or not best.content.stated
+    restates = not other.content.stated and (other.key == "factor" or not other.move.plain)
+    return not (best.content.stated and restates)
 
 
 def _rows_elsewhere(evidence: Evidence) -> Named | None:

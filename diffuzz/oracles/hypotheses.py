@@ -88,8 +88,10 @@ class Hypotheses:
                 yield replace(plain, **changes)  # type: ignore[arg-type]
 
 
-def predict(evidence: Evidence, hypothesis: Hypothesis, at: Tensor) -> Claim:
-    """What the hypothesis says the elements ``at`` hold."""
+def predict(
+    evidence: Evidence, hypothesis: Hypothesis, at: Tensor, *, exactly: bool = False
+) -> Claim:
+    """What the hypothesis says the elements ``at`` hold; without any slack when ``exactly``."""
     content, move = hypothesis.content, hypothesis.move
     factor, rounding = hypothesis.factor, hypothesis.rounding
     known: Tensor | None = None
@@ -100,7 +102,8 @@ def predict(evidence: Evidence, hypothesis: Hypothesis, at: Tensor) -> Claim:
             known = known & evidence.expected.care.reshape(-1)[source]
     assert content.values is not None
     truth = content.values[source]
-    low, high = interval(truth, None if content.slack is None else content.slack[source])
+    slack = None if exactly or content.slack is None else content.slack[source]
+    low, high = interval(truth, slack)
     if factor.value != 1.0:
         low, high = low * factor.value, high * factor.value
         if factor.value < 0:

@@ -24,6 +24,7 @@ from diffuzz.numerics.formats import (
     cast,
     decode,
 )
+from diffuzz.numerics.rounding import truncate_extended
 from diffuzz.oracles import judge
 from diffuzz.outcome import Returned
 
@@ -180,3 +181,24 @@ def test_one_non_finite_element_outranks_noise(special: float) -> None:
     output[17] = special
     kind, what = judged_what(output, Expected(truth, FP16))
     assert (kind, what) == (Kind.NON_FINITE, "not-finite")
+
+
+def test_errors_just_outside_a_wide_slack_are_not_a_factor() -> None:
+    """They all lie on one side of the truth, by nearly the same amount."""
+    draw = torch.Generator().manual_seed(0)
+    truth = torch.rand((40, 8, 64), generator=draw, dtype=torch.float64) + 1
+    slack = truth * 2.0**-8
+    output = cast(truth, BF16)
+    few = torch.rand(truth.shape, generator=draw) < 0.01
+    low = cast(truth - slack * 2.9, BF16)
+    output[few] = low[few]
+    assert judged_what(output, Expected(truth, BF16, slack=slack)) == (Kind.PRECISION, "values")
+
+
+def test_truncation_beyond_a_wide_slack_is_truncation() -> None:
+    draw = torch.Generator().manual_seed(0)
+    truth = torch.randn((40, 8, 64), generator=draw, dtype=torch.float64)
+    output = cast(truncate_extended(truth, BF16), BF16)
+    for size in (0.0, 2.0**-12, 2.0**-9):
+        expected = Expected(truth, BF16, slack=truth.abs() * size)
+        assert judged_what(output, expected) == (Kind.PRECISION, "truncated")
