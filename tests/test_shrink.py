@@ -127,6 +127,50 @@ def test_the_simplest_case_is_reached_from_anywhere(name: str) -> None:
         assert not result.exhausted
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_what_fails_from_some_bounds_on_ends_at_the_bounds(seed: int) -> None:
+    rng = random.Random(seed)
+    least = {
+        name: value
+        for name, value in {
+            "layout": rng.choice(["SHUFFLE", "HND"]),
+            "rope": True,
+            "lens": [1] * rng.randint(2, 5) + [rng.randint(2, 70)],
+            "tokens": rng.randint(2, 33),
+            "heads": rng.randint(2, 24),
+            "v_scale": 2.0 ** rng.randint(1, 8),
+        }.items()
+        if rng.random() < 0.5
+    }
+    simplest = case(**least)
+
+    def failing(c: Case) -> bool:
+        def reaches(name: str) -> bool:
+            if name == "layout":
+                return bool(c[name] == simplest[name])
+            if name == "lens":
+                return len(c[name]) >= len(simplest[name]) and max(c[name]) >= max(simplest[name])
+            return bool(c[name] >= simplest[name])
+
+        return all(map(reaches, least))
+
+    start = case(
+        seed=rng.randrange(2**32),
+        op="round_trip",
+        layout=simplest["layout"],
+        rope=True,
+        lens=[rng.randint(0, 70) for _ in range(5)] + [70],
+        tokens=33,
+        heads=24,
+        head_size=256,
+        k_scale=2.0 ** rng.uniform(-12, 9),
+        v_scale=2.0 ** rng.uniform(8, 9),
+        content="extreme",
+    )
+    assert shrink(start, AXES, failing).case == simplest
+
+
 def test_shrinking_costs_a_bounded_number_of_tries() -> None:
     worst = max(
         shrink(start, AXES, failing).tried
