@@ -223,7 +223,7 @@ def test_a_stretch_that_hides_the_answer_is_not_walked_one_by_one() -> None:
 
 
 def test_variants_known_to_be_untellable_are_never_run() -> None:
-    row = Row("ggggssssssbbbbbb" * 1)
+    row = Row("ggggssssssbbbbbb")
     answer = search(16, row, skipped=range(4, 10), plan=SEARCH)
     assert isinstance(answer, Range)
     assert answer.untested == tuple(range(4, 10))
@@ -524,6 +524,24 @@ def test_repeats_use_the_median() -> None:
     answer = search_size(1000, probe, plan=SizePlan(repeats=3))
     assert isinstance(answer, Culprit)
     assert (answer.index, answer.good_size, answer.bad_size) == (700, 2.0, 16.0)
+
+
+def test_a_search_by_size_resumes_from_its_log() -> None:
+    log: list[tuple[int, Seen | float]] = []
+    sizes = [8.0] * 70 + [2.0] * 130
+    first = search_size(
+        200, sizes.__getitem__, direction=FIXED, record=lambda i, size: log.append((i, size))
+    )
+    asked: list[int] = []
+
+    def probe(index: int) -> float:
+        asked.append(index)
+        return sizes[index]
+
+    for length in range(len(log)):
+        asked.clear()
+        assert search_size(200, probe, direction=FIXED, log=log[:length]) == first
+        assert asked == [index for index, _ in log[length:]]
 
 
 # --- the simulation -----------------------------------------------------------------------------
