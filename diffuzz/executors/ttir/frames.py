@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from diffuzz.executors.ttir.addresses import Address
+from diffuzz.executors.ttir.sums import Sum
 from diffuzz.executors.ttir.values import merge, pick
 
-Value = Tensor | Address
+Value = Tensor | Sum
 
 
 class Frame:
@@ -53,19 +53,19 @@ class Frame:
         value = self.values.get(name)
         if value is None:
             value = self.raw(name)
-        if isinstance(value, Address):
+        if isinstance(value, Sum):
             value = self.values[name] = value.total()
         return value
 
 
 def picked(value: Value, index: Tensor) -> Value:
     """Rows ``index`` of the program axis; a uniform value stays as it is."""
-    return value.picked(index) if isinstance(value, Address) else pick(value, index)
+    return value.picked(index) if isinstance(value, Sum) else pick(value, index)
 
 
 def tensor(value: Value) -> Tensor:
     """The value as a tensor, an address put together."""
-    return value.total() if isinstance(value, Address) else value
+    return value.total() if isinstance(value, Sum) else value
 
 
 def merged(programs: int, parts: Sequence[tuple[Tensor, Value]]) -> Tensor:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from diffuzz.executors.ttir.addresses import Rows
 from diffuzz.executors.ttir.errors import Unsupported
 from diffuzz.executors.ttir.shadow import WRITE_LANES, WRITE_WRITE, Clash
+from diffuzz.executors.ttir.sums import Rows
 from diffuzz.executors.ttir.values import RAW, distinct
 from diffuzz.executors.ttir.windows import (
     MIDDLE,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from diffuzz.executors.ttir.addresses import Address, Rows, neighbours
 from diffuzz.executors.ttir.frames import Frame, Value
 from diffuzz.executors.ttir.ir import Op, Type
 from diffuzz.executors.ttir.memory import Notice
 from diffuzz.executors.ttir.ops.registry import step
+from diffuzz.executors.ttir.sums import Rows, Sum, neighbours
 from diffuzz.executors.ttir.values import HOLD, RAW, broadcast, ranked, size_of
 
 if TYPE_CHECKING:
@@ -30,14 +30,16 @@ def to_raw(value: Tensor) -> Tensor:
 
 
 @step("tt.addptr")
-def add_to_pointer(run: Run, op: Op, frame: Frame) -> Address:
-    pointer, offset = frame.raw(op.operands[0]), frame[op.operands[1]]
+def add_to_pointer(run: Run, op: Op, frame: Frame) -> Sum:
+    pointer, offset = as_sum(frame.raw(op.operands[0])), frame.raw(op.operands[1])
     size = size_of(op.types[0].pointee)
     # The offset wraps at its own width before it gets here; addresses are 64-bit.
-    step_ = offset.long() * size if size != 1 else offset.long()
-    if isinstance(pointer, Address):
-        return pointer.plus(step_)
-    return Address([pointer]).plus(step_)
+    if isinstance(offset, Sum):
+        wide = offset.widened()
+        if wide is not None:
+            return pointer.plus(wide.times(size) if size != 1 else wide)
+        offset = frame[op.operands[1]]
+    return pointer.plus(offset.long() * size if size != 1 else offset.long())
 
 
 def fill_for(elem: str) -> int:
@@ -56,14 +58,14 @@ def rows_of(frame: Frame, starts: Tensor, length: int = 1) -> Rows:
     return Rows(starts.reshape(-1), length, owner)
 
 
-def _as_address(value: Value) -> Address:
-    return value if isinstance(value, Address) else Address([value])
+def as_sum(value: Value) -> Sum:
+    return value if isinstance(value, Sum) else Sum([value])
 
 
 @step("tt.load")
 def load(run: Run, op: Op, frame: Frame) -> Tensor:
     kind = op.result_types[0]
-    address = _as_address(frame.raw(op.operands[0]))
+    address = as_sum(frame.raw(op.operands[0]))
     access = _Load(run, op, frame, kind)
     if len(op.operands) > 1:
         mask = frame[op.operands[1]]
@@ -90,7 +92,7 @@ class _Load:
         got = self.memory.load(rows, self.size, self.fill, self.notice)
         return got.view(*starts.shape, length)
 
-    def whole(self, address: Address) -> Tensor:
+    def whole(self, address: Sum) -> Tensor:
         """All lanes are active."""
         found = neighbours(address, self.size)
         if found is None:
@@ -106,7 +108,7 @@ class _Load:
         unread = torch.full([1] * (len(self.kind.shape) + 1), -1 if poisoned else 0)
         return unread.to(RAW[self.size])
 
-    def masked(self, address: Address, mask: Tensor) -> Tensor:
+    def masked(self, address: Sum, mask: Tensor) -> Tensor:
         other = self.other()
         if not bool(mask.any()):
             return other
@@ -176,7 +178,7 @@ def _padded(got: Tensor, other: Tensor, axis: int, extent: int) -> Tensor:
 def store(run: Run, op: Op, frame: Frame) -> list[Tensor]:
     kind = op.types[0]
     size, rank = size_of(kind.pointee), len(kind.shape)
-    address = _as_address(frame.raw(op.operands[0])).ranked(rank).led(frame.programs)
+    address = as_sum(frame.raw(op.operands[0])).ranked(rank).led(frame.programs)
     value = ranked(to_raw(frame[op.operands[1]]), rank)
     mask = ranked(frame[op.operands[2]], rank) if len(op.operands) > 2 else None
     if mask is not None and bool(mask.all()):

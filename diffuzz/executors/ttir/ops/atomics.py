@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from diffuzz.executors.ttir.addresses import Rows
 from diffuzz.executors.ttir.errors import Unsupported
 from diffuzz.executors.ttir.frames import Frame
 from diffuzz.executors.ttir.ir import Op
 from diffuzz.executors.ttir.ops.access import from_raw, rows_of, to_raw
 from diffuzz.executors.ttir.ops.integers import ordered
 from diffuzz.executors.ttir.ops.registry import step
+from diffuzz.executors.ttir.sums import Rows
 from diffuzz.executors.ttir.values import RAW, led, size_of, spread
 
 if TYPE_CHECKING:

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from diffuzz.executors.ttir.errors import Unsupported
-from diffuzz.executors.ttir.frames import Frame
+from diffuzz.executors.ttir.frames import Frame, Value
 from diffuzz.executors.ttir.ir import Op
 from diffuzz.executors.ttir.ops.integers import unsigned
 from diffuzz.executors.ttir.ops.registry import step
+from diffuzz.executors.ttir.sums import Sum
 from diffuzz.executors.ttir.values import FORMAT, FP8, HOLD, RAW
 from diffuzz.numerics.formats import FloatFormat, decode
 
@@ -115,7 +116,12 @@ def float_to_float(run: Run, op: Op, frame: Frame) -> Tensor:
 
 
 @step("arith.extsi")
-def extend_signed(run: Run, op: Op, frame: Frame) -> Tensor:
+def extend_signed(run: Run, op: Op, frame: Frame) -> Value:
+    parts = frame.raw(op.operands[0])
+    if isinstance(parts, Sum) and op.result_types[0].elem == "i64":
+        whole = parts.widened()
+        if whole is not None:
+            return whole
     x = frame[op.operands[0]]
     wide = x.to(HOLD[op.result_types[0].elem])
     return -wide if x.dtype == torch.bool else wide

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from diffuzz.executors.ttir.frames import Frame
+from diffuzz.executors.ttir.frames import Frame, Value
 from diffuzz.executors.ttir.ir import Op
 from diffuzz.executors.ttir.ops.registry import binary, step, unary
+from diffuzz.executors.ttir.sums import Sum, fits
 from diffuzz.executors.ttir.values import broadcast
 
 if TYPE_CHECKING:
     from diffuzz.executors.ttir.interpret import Run
 
 _TOP = -1 << 63
+_SMALL = 4096
 
 
 def unsigned(value: Tensor) -> Tensor:
@@ -112,8 +114,28 @@ def high_product(a: Tensor, b: Tensor) -> Tensor:
     return high.to(a.dtype)
 
 
-def _add(a: Tensor, b: Tensor) -> Tensor:
-    return a ^ b if a.dtype == torch.bool else a + b
+@step("arith.addi")
+def add(run: Run, op: Op, frame: Frame) -> Value:
+    """A sum larger than its operands is kept in parts until somebody needs it whole."""
+    a, b = frame.raw(op.operands[0]), frame.raw(op.operands[1])
+    if isinstance(a, Sum):
+        return a.plus(b)
+    if isinstance(b, Sum):
+        return b.plus(a)
+    if a.dtype == torch.bool:
+        return a ^ b
+    return a + b if fits(a, b) else Sum([a, b])
+
+
+@step("arith.andi")
+def and_(run: Run, op: Op, frame: Frame) -> Tensor:
+    """A mask that excludes nothing leaves the other as it is, however large it would get."""
+    a, b = frame[op.operands[0]], frame[op.operands[1]]
+    if a.dtype == torch.bool and a.dim() > 1 and not fits(a, b):
+        for mask, other in ((a, b), (b, a)):
+            if mask.shape[0] == 1 and mask.numel() < _SMALL and bool(mask.all()):
+                return other
+    return a & b
 
 
 def _subtract(a: Tensor, b: Tensor) -> Tensor:
@@ -124,7 +146,6 @@ def _multiply(a: Tensor, b: Tensor) -> Tensor:
     return a & b if a.dtype == torch.bool else a * b
 
 
-binary("arith.addi", _add)
 binary("arith.subi", _subtract)
 binary("arith.muli", _multiply)
 binary("arith.divsi", divide_signed)
@@ -133,7 +154,6 @@ binary("arith.divui", divide_unsigned)
 binary("arith.remui", remainder_unsigned)
 binary("arith.ceildivsi", lambda a, b: -divide_floor(-a, b))
 binary("arith.floordivsi", lambda a, b: divide_floor(a, b))
-binary("arith.andi", torch.bitwise_and)
 binary("arith.ori", torch.bitwise_or)
 binary("arith.xori", torch.bitwise_xor)
 binary("arith.shli", shift_left)

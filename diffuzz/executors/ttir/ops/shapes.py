@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from diffuzz.executors.ttir.addresses import Address
 from diffuzz.executors.ttir.errors import Unsupported
 from diffuzz.executors.ttir.frames import Frame, Value
 from diffuzz.executors.ttir.ir import Op
 from diffuzz.executors.ttir.ops.registry import step
+from diffuzz.executors.ttir.sums import Sum
 from diffuzz.executors.ttir.values import broadcast, led, ranked, spread
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @step("tt.splat")
 def splat(run: Run, op: Op, frame: Frame) -> Value:
     value, rank = frame.raw(op.operands[0]), len(op.result_types[0].shape)
-    return value.ranked(rank) if isinstance(value, Address) else ranked(value, rank)
+    return value.ranked(rank) if isinstance(value, Sum) else ranked(value, rank)
 
 
 @step("tt.unsplat")
@@ -38,7 +38,7 @@ def broadcast_(run: Run, op: Op, frame: Frame) -> Value:
 @step("tt.expand_dims")
 def expand_dims(run: Run, op: Op, frame: Frame) -> Value:
     value, axis = frame.raw(op.operands[0]), op.attrs["axis"] + 1
-    return value.unsqueezed(axis) if isinstance(value, Address) else value.unsqueeze(axis)
+    return value.unsqueezed(axis) if isinstance(value, Sum) else value.unsqueeze(axis)
 
 
 @step("tt.reshape")

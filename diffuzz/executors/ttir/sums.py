@@ -1,4 +1,4 @@
-"""Addresses as sums of small parts, and accesses as rows of neighbouring elements.
+"""Integers and addresses as sums of small parts, and accesses as rows of neighbouring elements.
 
 A kernel that reads ``base + row * stride + cols`` makes one address per element, but most of what
 is worth knowing (the range they lie in, that columns are neighbours) is known from the parts: a
@@ -20,8 +20,9 @@ _PARTS = 3
 _SHORTEST_ROW = 4
 
 
-class Address:
-    """``parts`` are int64 tensors of one rank whose sum, broadcast, is the address."""
+class Sum:
+    """``parts`` are integer tensors of one dtype and rank whose sum, broadcast, is the value.
+    Like any sum of integers it wraps at the width of the dtype."""
 
     __slots__ = ("parts",)
 
@@ -38,41 +39,65 @@ class Address:
             whole = whole + part
         return whole
 
-    def plus(self, offset: Tensor) -> Address:
-        """``offset`` joins a part it does not widen; otherwise it becomes one."""
-        parts = sorted(self.parts, key=Tensor.numel)
-        for at, part in enumerate(parts):
-            if _fits(part, offset):
-                parts[at] = part + offset
-                return Address(parts)
-        if len(parts) == _PARTS:
-            parts[:2] = [parts[0] + parts[1]]
-        return Address([*parts, offset])
+    def plus(self, other: Tensor | Sum) -> Sum:
+        """The sum with more parts. A part joins one it does not widen."""
+        parts = list(self.parts)
+        for part in other.parts if isinstance(other, Sum) else (other,):
+            _join(parts, part)
+        return Sum(parts)
 
-    def ranked(self, rank: int) -> Address:
-        return Address([ranked(p, rank) for p in self.parts])
+    def widened(self) -> Sum | None:
+        """As int64, or None where the sum may wrap at its own width first."""
+        dtype = self.parts[0].dtype
+        if dtype == torch.int64:
+            return self
+        low = high = 0
+        for part in self.parts:
+            if part.numel() == 0:
+                return None
+            least, most = torch.aminmax(part)
+            low, high = low + int(least), high + int(most)
+        limits = torch.iinfo(dtype)
+        if low < limits.min or high > limits.max:
+            return None
+        return Sum([p.long() for p in self.parts])
 
-    def unsqueezed(self, axis: int) -> Address:
-        return Address([p.unsqueeze(axis) for p in self.parts])
+    def times(self, factor: int) -> Sum:
+        return Sum([p * factor for p in self.parts])
 
-    def picked(self, index: Tensor) -> Address:
-        return Address([pick(p, index) for p in self.parts])
+    def ranked(self, rank: int) -> Sum:
+        return Sum([ranked(p, rank) for p in self.parts])
 
-    def led(self, programs: int) -> Address:
+    def unsqueezed(self, axis: int) -> Sum:
+        return Sum([p.unsqueeze(axis) for p in self.parts])
+
+    def picked(self, index: Tensor) -> Sum:
+        return Sum([pick(p, index) for p in self.parts])
+
+    def led(self, programs: int) -> Sum:
         if self.leading == programs:
             return self
         first = self.parts[0]
-        wide = first.expand(programs, *first.shape[1:])
-        return Address([wide, *self.parts[1:]])
+        return Sum([first.expand(programs, *first.shape[1:]), *self.parts[1:]])
 
 
-def _fits(part: Tensor, offset: Tensor) -> bool:
+def _join(parts: list[Tensor], more: Tensor) -> None:
+    parts.sort(key=Tensor.numel)
+    for at, part in enumerate(parts):
+        if fits(part, more):
+            parts[at] = part + more
+            return
+    if len(parts) == _PARTS:
+        parts[:2] = [parts[0] + parts[1]]
+    parts.append(more)
+
+
+def fits(part: Tensor, other: Tensor) -> bool:
     """Whether their sum is no larger than the larger of them."""
-    covers = part.dim() == offset.dim()
-    if not covers:
+    if part.dim() != other.dim():
         return False
     more = less = True
-    for a, b in zip(part.shape, offset.shape, strict=True):
+    for a, b in zip(part.shape, other.shape, strict=True):
         more &= b in (1, a)
         less &= a in (1, b)
     return more or less
@@ -102,7 +127,7 @@ class Rows:
         return Rows(self.starts[keep], self.length, lambda: owner()[keep])
 
 
-def neighbours(address: Address, size: int) -> tuple[int, Tensor, Tensor] | None:
+def neighbours(address: Sum, size: int) -> tuple[int, Tensor, Tensor] | None:
     """Find the axis along which all programs access the same run of neighbouring elements.
 
     Returns (axis, address of the run's first element with that axis reduced to 1, the run's
@@ -120,5 +145,5 @@ def neighbours(address: Address, size: int) -> tuple[int, Tensor, Tensor] | None
         run = part.reshape(-1)
         if bool((run[1:] - run[:-1] == size).all()):
             first = part.narrow(axis, 0, 1)
-            return axis, Address([first, *others]).total(), run
+            return axis, Sum([first, *others]).total(), run
     return None
