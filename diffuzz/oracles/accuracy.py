@@ -20,7 +20,7 @@ from diffuzz.numerics.error import measure, read_output, right_elements, unravel
 from diffuzz.numerics.formats import FloatFormat, ulp
 from diffuzz.numerics.poison import raw_bits
 from diffuzz.oracles.by_mark import marked_elements
-from diffuzz.oracles.evidence import gather_evidence
+from diffuzz.oracles.evidence import WRONG_SAMPLE, gather_evidence
 from diffuzz.oracles.explain import explain
 from diffuzz.oracles.explain_bits import explain_bits
 from diffuzz.oracles.wording import (
@@ -179,7 +179,8 @@ def _because(explanation: Explanation | None, measured: Measure) -> str:
     if explanation is None:
         return ""
     share = percent(round(explanation.share * measured.wrong), measured.wrong)
-    return f"; {explanation.text} ({share})"
+    sampled = " of a sample" if measured.wrong > WRONG_SAMPLE else ""
+    return f"; {explanation.text} ({share}{sampled})"
 
 
 def _structural(name: str, what: str, said: str) -> Defect:

@@ -3,7 +3,7 @@
 Every hypothesis transforms the truth and predicts the output (:mod:`diffuzz.oracles.parts`). One
 is named only if it reproduces at least :data:`ENOUGH` of the wrong elements, of which there must
 be :data:`MIN_ELEMENTS` with some variety. Among those that do, the order is: share of wrong
-elements, share reproduced bit for bit, agreement with the elements that are right, and last the
+elements, agreement with the elements that are right, share reproduced bit for bit, and last the
 plainer one. Pairs are tried only when no single mistake will do. Hypotheses with equal scores
 cannot be told apart by the data: the plainer one gives the name, the text lists the others.
 
@@ -45,12 +45,12 @@ class Score:
     """Shares in [0, 1], compared in this order."""
 
     wrong: float
-    bitwise: float
     right: float
+    bitwise: float
 
     @property
     def rounded(self) -> tuple[float, float, float]:
-        return (round(self.wrong, 3), round(self.bitwise, 2), round(self.right, 2))
+        return (round(self.wrong, 3), round(self.right, 2), round(self.bitwise, 2))
 
 
 def explain(evidence: Evidence) -> Named | None:
@@ -98,7 +98,7 @@ def _passing(
         if share >= ENOUGH:
             bitwise = _share(evidence, hypothesis, wrong, bitwise=True)
             agreeing = _share(evidence, hypothesis, right) if right.numel() else 1.0
-            yield Score(share, bitwise, agreeing), hypothesis
+            yield Score(share, agreeing, bitwise), hypothesis
 
 
 def _share(

@@ -102,7 +102,11 @@ def predict(
             known = known & evidence.expected.care.reshape(-1)[source]
     assert content.values is not None
     truth = content.values[source]
-    slack = None if exactly or content.slack is None else content.slack[source]
+    slack = None
+    if content.slack is not None and not exactly:
+        # As large relative to other values as it usually is to the truth.
+        usual = truth.abs().nan_to_num(nan=0.0, posinf=0.0) * content.relative_slack
+        slack = torch.maximum(content.slack[source], usual)
     low, high = interval(truth, slack)
     if factor.value != 1.0:
         low, high = low * factor.value, high * factor.value
@@ -120,13 +124,14 @@ def predict(
 
 def _contents(evidence: Evidence) -> Iterator[Content]:
     # After the roundings: where everything underflows in a narrower type, both fit.
-    zeros = torch.zeros_like(evidence.truth)
+    zeros = torch.zeros(1, dtype=torch.float64).expand_as(evidence.truth)
     yield Content("zeros", "replaced by zeros", 440, combines=False, values=zeros)
     held = evidence.values[evidence.wrong[0]]
     if bool((evidence.values[evidence.wrong] == held).all()) and float(held) != 0:
         text = f"replaced by {number(float(held))} everywhere"
         same = held.expand_as(evidence.truth)
         yield Content("constant", text, 450, combines=False, values=same)
+    relative_slack = _relative_slack(evidence)
     for order, (name, make) in enumerate(evidence.expected.hypotheses.items()):
         values = make()
         if tuple(values.shape) != evidence.shape:
@@ -140,20 +145,18 @@ def _contents(evidence: Evidence) -> Iterator[Content]:
             name,
             110 + order,
             values=flat,
-            slack=_scaled_slack(evidence, flat),
+            slack=evidence.slack,
+            relative_slack=relative_slack,
             narrows=name.startswith(_NARROWING_NAMES),
             stated=True,
         )
 
 
-def _scaled_slack(evidence: Evidence, values: Tensor) -> Tensor | None:
-    """Slack for other values than the truth: at least as large relative to them as is usual."""
+def _relative_slack(evidence: Evidence) -> float:
+    """The median slack of an element relative to its magnitude."""
     if evidence.slack is None:
-        return None
-    relative = evidence.slack / evidence.truth.abs()
+        return 0.0
+    at = spread(evidence.truth.numel(), WRONG_SAMPLE)
+    relative = evidence.slack[at] / evidence.truth[at].abs()
     usual = relative[relative.isfinite()]
-    if usual.numel() == 0:
-        return evidence.slack
-    sample = usual[spread(usual.numel(), WRONG_SAMPLE)]
-    magnitude = values.abs().nan_to_num(nan=0.0, posinf=0.0)
-    return torch.maximum(evidence.slack, float(sample.median()) * magnitude)
+    return float(usual.median()) if usual.numel() else 0.0

@@ -36,10 +36,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Content(Part):
-    """Float64 values and slack (or None), flat, in the output's shape. ``stated`` by the target."""
+    """Float64 values and slack (or None), flat, in the output's shape.
+
+    The slack of other values than the truth is at least ``relative_slack`` of their magnitude.
+    ``stated`` tells a target's own hypothesis from a generic one.
+    """
 
     values: Tensor | None = None
     slack: Tensor | None = None
+    relative_slack: float = 0.0
     narrows: bool = False
     stated: bool = False
 

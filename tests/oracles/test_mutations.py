@@ -6,9 +6,23 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
+from diffuzz.expected import Expected
 from diffuzz.finding import Defect, Kind
-from diffuzz.numerics.formats import E4M3FN, E4M3FNUZ, E5M2, FP16, FloatFormat
+from diffuzz.numerics.formats import (
+    BF16,
+    E4M3FN,
+    E4M3FNUZ,
+    E5M2,
+    FP16,
+    FP32,
+    FloatFormat,
+    cast,
+    round_to,
+)
+from diffuzz.numerics.rounding import truncate_extended
 from diffuzz.oracles import judge
 from diffuzz.outcome import Returned
 
@@ -190,3 +204,90 @@ def test_a_mutated_input_is_seen() -> None:
     assert "input:rows: changed the input rows: 0.1 % of 640 elements wrong" in defect.message
     assert defect.measure is not None
     assert defect.measure.first == (5, 3)
+
+
+def planted(output: Tensor, expected: Expected) -> Defect:
+    (defect,) = judge(Returned({"x": output}), {"x": expected}).defects
+    return defect
+
+
+def drawn(*shape: int, seed: int = 0) -> Tensor:
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=draw, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_in_another_order_and_rows_repeated(seed: int) -> None:
+    truth = drawn(24, 6, 16, seed=seed)
+    heads = planted(cast(truth[:, [4, 2, 5, 0, 1, 3]], BF16), Expected(truth, BF16))
+    assert heads.signature == "wrong-result:x:rows-dim1"
+    assert "rows along dimension 1 in another order (0 holds 4)" in heads.message
+    pages = truth.unflatten(0, (6, 4))[[3, 0, 5, 4, 2, 1]].flatten(0, 1)
+    assert planted(cast(pages, BF16), Expected(truth, BF16)).signature == "wrong-result:x:rows-dim0"
+    repeated = planted(cast(truth[:1].expand_as(truth), BF16), Expected(truth, BF16))
+    assert repeated.signature == "wrong-result:x:rows-dim0"
+    assert "taken from other rows (1 holds 0)" in repeated.message
+
+
+@pytest.mark.parametrize("out", [E4M3FN, E5M2], ids=lambda f: f.name)
+def test_rounding_twice_on_the_way_to_fp8(out: FloatFormat) -> None:
+    """Only ties of the second rounding show it, but they all do."""
+    truth = drawn(400, 64)
+    defect = planted(cast(round_to(truth, BF16), out), Expected(truth, out))
+    assert defect.signature == "precision:x:through-bf16"
+    assert defect.measure is not None
+    assert defect.measure.wrong < 0.1 * defect.measure.total
+
+
+def test_range_lost_to_fp16() -> None:
+    truth = drawn(40, 64) * 1e5
+    defect = planted(cast(round_to(truth, FP16), BF16), Expected(truth, BF16))
+    assert defect.signature == "precision:x:through-fp16"
+    assert "overflow to infinity" in defect.message
+
+
+@pytest.mark.parametrize("narrow", [BF16, E4M3FN, E5M2], ids=lambda f: f.name)
+def test_truncation_to_a_narrower_type(narrow: FloatFormat) -> None:
+    truth = drawn(40, 64)
+    defect = planted(cast(truncate_extended(truth, narrow), FP32), Expected(truth, FP32))
+    family = narrow.name.removesuffix("fn")
+    assert defect.signature == f"precision:x:truncated-to-{family}"
+
+
+def test_flushed_subnormals() -> None:
+    truth = drawn(40, 64) * 2.0**-15
+    flushed = torch.where(truth.abs() < 2.0**-14, 0.0, truth)
+    defect = planted(cast(flushed, FP16), Expected(truth, FP16))
+    assert defect.signature == "precision:x:flushed"
+
+
+def test_a_targets_own_precision_hypothesis() -> None:
+    a, b = drawn(40, 64), drawn(40, 64, seed=1)
+    truth = a * b
+    coarse = round_to(a, BF16) * b
+    expected = Expected(truth, FP32, hypotheses={"rounded before the product": lambda: coarse})
+    defect = planted(cast(coarse, FP32), expected)
+    assert defect.signature == "precision:x:rounded-before-the-product"
+
+
+def test_a_shift_by_a_page_without_a_targets_help() -> None:
+    truth = drawn(64, 4, 16)
+    defect = planted(cast(truth.roll(16, 0), BF16), Expected(truth, BF16))
+    assert defect.signature == "wrong-result:x:shift-dim0"
+    assert "taken from 16 before along dimension 0 (size 64)" in defect.message
+
+
+def test_a_mistake_in_one_region_is_named_for_that_region() -> None:
+    truth = drawn(64, 4, 16)
+    output = cast(truth, BF16)
+    output[40:, 2] = cast(round_to(truth[40:, 2], E4M3FN), BF16)
+    defect = planted(output, Expected(truth, BF16))
+    assert defect.signature == "precision:x:through-e4m3"
+    assert "first at [40, 2, " in defect.message
+
+
+def test_a_large_output_is_explained_from_a_sample() -> None:
+    truth = drawn(200, 8, 64)
+    defect = planted(cast(round_to(truth, E4M3FN), BF16), Expected(truth, BF16))
+    assert defect.signature == "precision:x:through-e4m3"
+    assert "(100 % of a sample)" in defect.message
