@@ -33,8 +33,9 @@ _ACCESS = re.compile(r"^(?P<access>READ|WRITE) of size (?P<size>\d+)", re.M)
 _FRAME = re.compile(
     r"^\s*#\d+ 0x[0-9a-f]+ in (?P<function>.*?) (?P<file>csrc/\S+?):(?P<line>\d+)", re.M
 )
-_UNDEFINED = re.compile(
-    r"^(?P<file>csrc/\S+?):(?P<line>\d+):(?:\d+:)? runtime error: (?P<what>.*)$", re.M
+_UNDEFINED = re.compile(  # UBSan names files where they were compiled, in a scratch folder
+    r"^(?:[^\s:]*/src/)?(?P<file>csrc/\S+?):(?P<line>\d+):(?:\d+:)? runtime error: (?P<what>.*)$",
+    re.M,
 )
 _RUNTIME = re.compile(
     r"^(?:diffuzz-gpu: )?(?P<kind>[\w-]+)\t(?P<file>[^\t]*)\t(?P<line>\d+)\t"

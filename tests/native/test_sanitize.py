@@ -68,7 +68,7 @@ WRITE of size 16 at 0x60 thread T0
     #2 0x7f03 in kernel csrc/k.cu:40
 csrc/k.cu:9:7: runtime error: load of misaligned address 0x7ffe12 for type 'const uint4'
 csrc/k.cu:9:7: runtime error: load of misaligned address 0x7ffe22 for type 'const uint4'
-csrc/k.cu:10: runtime error: -1 is outside the range of representable values of type 'unsigned char'
+/cache/building-x1/src/csrc/k.cu:10: runtime error: -1 is outside the range of type 'char'
 diffuzz-gpu: hang\tcsrc/k.cu\t3\t1,0,0\t5,0,0\ta warp operation waits
 /usr/include/c++/12/bits/x.h:1:1: runtime error: not ours
 """
