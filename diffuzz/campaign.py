@@ -20,6 +20,7 @@ from typing import Any
 from diffuzz import oracles
 from diffuzz.arch import Arch
 from diffuzz.case import Case, sort_key
+from diffuzz.executors.native_ops import NativeOps
 from diffuzz.executors.pool import Worker, write_request
 from diffuzz.executors.worker import Setup
 from diffuzz.finding import Defect, Direction, Finding, Judged, Verdict
@@ -37,18 +38,30 @@ _TELLING_HITS = 5
 
 
 @dataclass(frozen=True)
+class Side:
+    """One revision of a target, ready to run: its slice and what provides its native ops."""
+
+    slice: Slice
+    native: NativeOps
+
+    @property
+    def hash(self) -> str:
+        return self.slice.hash
+
+
+@dataclass(frozen=True)
 class Job:
     """One target on one arch: what is compared and how.
 
-    ``baseline`` and ``candidate`` are the two slices; equal hashes mean one run serves both.
-    ``facts`` is what each revision says about who reaches the kernel.
+    Equal hashes of ``baseline`` and ``candidate`` mean one run serves both. ``facts`` is what
+    each revision says about who reaches the kernel.
     """
 
     target: Target
     arch: Arch
     executor: str
-    baseline: Slice
-    candidate: Slice
+    baseline: Side
+    candidate: Side
     facts: tuple[Mapping[str, Any], Mapping[str, Any]]
     target_folders: tuple[str, ...] = ()
 
@@ -90,7 +103,7 @@ class Runner:
         self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         sides = [("baseline", job.baseline)] + ([] if job.same else [("candidate", job.candidate)])
         self._lanes = [
-            [self._worker(side, piece, lane, time_limit) for side, piece in sides]
+            [self._worker(name, side, lane, time_limit) for name, side in sides]
             for lane in range(lanes)
         ]
         self._free = list(self._lanes)
@@ -102,10 +115,10 @@ class Runner:
     def __exit__(self, *exc: object) -> None:
         self._stack.close()
 
-    def _worker(self, side: str, piece: Slice, lane: int, time_limit: float) -> Worker:
-        directory = self._scratch / piece.hash[:16]
+    def _worker(self, name: str, side: Side, lane: int, time_limit: float) -> Worker:
+        directory = self._scratch / side.hash[:16]
         if not directory.exists():
-            piece.write(directory)
+            side.slice.write(directory)
         job = self.job
         logs = self.folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
@@ -115,8 +128,8 @@ class Runner:
             target_folders=job.target_folders,
             arch=job.arch.name,
             executor=job.executor,
-            ops=tuple(piece.ops),
-            log=str(logs / f"{job.target.name}-{job.arch.name}-{side}-{lane}.log"),
+            native=side.native.to_dict(),
+            log=str(logs / f"{job.target.name}-{job.arch.name}-{name}-{lane}.log"),
             memory_limit=MEMORY_LIMIT if job.executor == "cpu" else 0,
         )
         return self._stack.enter_context(Worker(setup, time_limit))
@@ -232,7 +245,7 @@ class Fold:
         if flags:
             setting = ", ".join(f"{name}={value}" for name, value in flags.items())
             message += f"; always with {setting}, as in {', '.join(backends) or 'no backend'}"
-        piece = (job.baseline, job.candidate)[wrong_side]
+        piece = (job.baseline, job.candidate)[wrong_side].slice
         return Finding(
             defect=replace(
                 defect,

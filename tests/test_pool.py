@@ -10,6 +10,7 @@ import pytest
 from diffuzz import discovery
 from diffuzz.arch import get_arch
 from diffuzz.case import make_case
+from diffuzz.executors.native_ops import NativeOps
 from diffuzz.executors.pool import Worker, write_request
 from diffuzz.executors.worker import Setup
 from diffuzz.outcome import Crashed, Raised, Returned, TimedOut, Unsupported
@@ -37,7 +38,7 @@ def start(tmp_path: Path) -> Callable[..., tuple[Worker, Path]]:
             target_folders=(toy.TARGETS,),
             arch="gfx950",
             executor="cpu",
-            ops=(),
+            native=NativeOps().to_dict(),
             log=str(tmp_path / "worker.log"),
             memory_limit=0,
         )

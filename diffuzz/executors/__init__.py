@@ -7,19 +7,22 @@ its own launcher in the place of Triton's, or to register native operators.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from diffuzz.arch import Arch
 from diffuzz.errors import UsageError
 from diffuzz.outcome import Outcome, Report
+
+if TYPE_CHECKING:
+    from diffuzz.executors.native_ops import NativeOps
 
 
 class Executor(Protocol):
     """Prepares a worker process to run slices for one arch.
 
     ``device`` is the torch device inputs must be on. ``prepare`` is called once, before the slice
-    is imported, with the native ops the slice calls (``_C.NAME``); it raises
-    :class:`~diffuzz.errors.CannotTell` where it cannot provide one. ``begin`` is called before
+    is imported, with what provides the slice's native ops; it raises
+    :class:`~diffuzz.errors.CannotTell` where that fails. ``begin`` is called before
     each case; ``reports`` after it, and returns what was observed since. ``translate`` turns an
     exception of the executor's own (a compiler's refusal, an operation it does not know) into an
     outcome, and returns None for any other.
@@ -31,7 +34,7 @@ class Executor(Protocol):
     @property
     def device(self) -> str: ...
 
-    def prepare(self, arch: Arch, ops: Sequence[str]) -> None: ...
+    def prepare(self, arch: Arch, native: NativeOps) -> None: ...
 
     def begin(self) -> None: ...
 

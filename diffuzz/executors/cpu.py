@@ -1,44 +1,43 @@
 """Everything a slice needs on a machine without a GPU: Triton IR executed on the CPU, and native
-ops from whatever provides them."""
+ops built from the revision's own sources for the host (or modelled, without a compiler)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from diffuzz.arch import Arch
-from diffuzz.errors import CannotTell
+from diffuzz.executors import native_ops
+from diffuzz.executors.native_ops import NativeOps, Provided
 from diffuzz.executors.triton_ir import TritonIRExecutor
 from diffuzz.executors.ttir.errors import CompileError, KernelFault
 from diffuzz.executors.ttir.errors import Unsupported as UnsupportedOp
-from diffuzz.native import op_models
 from diffuzz.outcome import CompileFailed, Outcome, Raised, Report, TimedOut, Unsupported
 
 
 class CpuExecutor:
-    """Runs Triton kernels from their IR and native ops from models of their contract."""
+    """Runs Triton kernels from their IR and native ops from their CUDA C++ source."""
 
     name = "cpu"
     device = "cpu"
 
     def __init__(self) -> None:
         self._triton = TritonIRExecutor()
-        self._ops: object = None
+        self._native: Provided | None = None
 
-    def prepare(self, arch: Arch, ops: Sequence[str]) -> None:
+    def prepare(self, arch: Arch, native: NativeOps) -> None:
         self._triton.prepare(arch)
-        if ops:
-            names = [op.rpartition(".")[2] for op in ops]
-            reason = op_models.unmodelled(names)
-            if reason is not None:
-                raise CannotTell(reason)
-            # Registered as long as this reference lives.
-            self._ops = op_models.register(arch, names=names)
+        # The ops stay registered as long as this reference lives.
+        self._native = Provided(native, arch)
 
     def begin(self) -> None:
         self._triton.begin()
+        self._native_reports()
 
     def reports(self) -> Sequence[Report]:
-        return self._triton.reports()
+        return (*self._triton.reports(), *self._native_reports())
+
+    def _native_reports(self) -> Sequence[Report]:
+        return () if self._native is None else self._native.reports()
 
     def translate(self, error: Exception) -> Outcome | None:
         if isinstance(error, UnsupportedOp):
@@ -49,4 +48,4 @@ class CpuExecutor:
             if error.kind == "hang":
                 return TimedOut(0.0)
             return Raised("AssertionError", error.message, error.location)
-        return None
+        return native_ops.translate(error)

@@ -24,6 +24,7 @@ from diffuzz.arch import get_arch
 from diffuzz.case import Case, make_case
 from diffuzz.errors import CannotTell
 from diffuzz.executors import Executor, create, wire
+from diffuzz.executors.native_ops import NativeOps
 from diffuzz.outcome import Location, Outcome, Raised, Report, Returned, Unsupported
 from diffuzz.slicing import load as load_slice
 from diffuzz.target import Inputs, Target
@@ -45,14 +46,15 @@ _KEPT_PREFIXES = ("CUDA_", "HIP_", "ROCR_", "ROCM_", "DIFFUZZ_", "TRITON_CACHE",
 
 @dataclass(frozen=True)
 class Setup:
-    """What a worker is started for. ``slice_dir`` is a written slice; ``log`` takes its output."""
+    """What a worker is started for: ``slice_dir`` is a written slice, ``native`` the
+    :class:`~diffuzz.executors.native_ops.NativeOps` of it as data; ``log`` takes its output."""
 
     slice_dir: str
     target: str
     target_folders: tuple[str, ...]
     arch: str
     executor: str
-    ops: tuple[str, ...]
+    native: dict[str, Any]
     log: str
     memory_limit: int
 
@@ -102,7 +104,7 @@ class _Runner:
         self.root = Path(setup.slice_dir).resolve()
         self.target: Target = discovery.load(setup.target, setup.target_folders)
         self.executor: Executor = create(setup.executor)
-        self.executor.prepare(self.arch, setup.ops)
+        self.executor.prepare(self.arch, NativeOps.from_dict(setup.native))
         self.code: Mapping[str, Any] = load_slice(self.root)
 
     def run(self, data: dict[str, Any]) -> Outcome:

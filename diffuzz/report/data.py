@@ -14,6 +14,7 @@ from typing import Any
 
 from diffuzz import __version__
 from diffuzz.campaign import JobResult
+from diffuzz.executors.native_ops import NativeOps
 from diffuzz.finding import Finding, Measure, Verdict
 from diffuzz.sources import Identity
 
@@ -103,12 +104,21 @@ def target(result: JobResult, findings: list[dict[str, Any]]) -> dict[str, Any]:
         "arch": job.arch.name,
         "executor": job.executor,
         "slices": {"baseline": job.baseline.hash, "candidate": job.candidate.hash},
+        "native": {
+            "baseline": _native(job.baseline.native),
+            "candidate": _native(job.candidate.native),
+        },
         "cases": result.cases,
         "verdicts": {v.value: result.verdicts.get(v, 0) for v in Verdict},
         "unknown_reasons": dict(sorted(result.unknown_reasons.items())),
         "findings": findings,
         "seconds": round(result.seconds, 3),
     }
+
+
+def _native(ops: NativeOps) -> dict[str, Any]:
+    """What provided the native ops: the revision's source, or a model of their contract."""
+    return {"ops": list(ops.names), "provider": ops.provider, "note": ops.note}
 
 
 def untested_target(

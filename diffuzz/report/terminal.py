@@ -25,6 +25,7 @@ def render(report: dict[str, Any], console: Console) -> None:
     console.print(_table(report))
     for group in _grouped(report):
         _finding(group, console)
+    _notes(report, console)
     _unknown(report, console)
 
 
@@ -110,6 +111,15 @@ def _values(case: dict[str, Any]) -> str:
         text = "x".join(map(str, value)) if isinstance(value, list) else f"{value}"
         shown.append(f"{name}={text}")
     return " ".join(shown)
+
+
+def _notes(report: dict[str, Any], console: Console) -> None:
+    """What stood in for the real thing: said once a target, never left to be guessed."""
+    for item in report["targets"]:
+        sides = item.get("native", {}).values()
+        for note in sorted({side["note"] for side in sides if side["note"]}):
+            line = f"note: {item['name']} on {item['arch']}: {note}"
+            console.print(Text(line, style="yellow"), soft_wrap=True)
 
 
 def _unknown(report: dict[str, Any], console: Console) -> None:

@@ -63,15 +63,16 @@ def run(code: Mapping[str, Any], case: Case, arch: Arch, inputs: Inputs) -> dict
 def _laid_out(case: Case, inputs: Inputs) -> dict[str, Tensor]:
     """The inputs with the strides the layer gives them.
 
-    ``ql_nope`` comes out of a batched product head-major and is transposed; the others are column
-    slices of wider projections when ``memory`` is padded.
+    ``ql_nope`` comes out of a batched product head-major and is transposed, ``kv_c`` out of a
+    normalisation that makes it contiguous; the rotary parts are column slices of wider
+    projections when ``memory`` is padded.
     """
     tensors = {}
     for name in ("ql_nope", "q_pe", "kv_c", "k_pe"):
         rows = inputs[name]
         if name == "ql_nope":
             rows = rows.transpose(0, 1).contiguous().transpose(0, 1)
-        elif case["memory"] == "padded":
+        elif case["memory"] == "padded" and name != "kv_c":
             wide = poison(
                 torch.empty((*rows.shape[:-1], rows.shape[-1] + 128), dtype=rows.dtype).to(
                     rows.device
