@@ -77,13 +77,14 @@ def within(
 def interval(value: Tensor, slack: Tensor | None) -> tuple[Tensor, Tensor]:
     """``value - slack`` and ``value + slack``, widened by float64's own rounding of the sum.
 
-    Infinite and NaN truths have no slack. Raises ValueError for a slack that is negative or NaN.
+    Infinite and NaN truths have no slack, whatever it says there. Raises ValueError for a slack
+    of a finite truth that is negative or NaN.
     """
     if slack is None:
         return value, value
-    if not bool((slack >= 0).all()):
-        raise ValueError("the error model has a slack that is negative or NaN")
     plain = (slack == 0) | ~value.isfinite()
+    if not bool(((slack > 0) | plain).all()):
+        raise ValueError("the error model has a slack that is negative or NaN")
     infinity = torch.full_like(value, torch.inf)
     low = torch.where(plain, value, torch.nextafter(value - slack, -infinity))
     high = torch.where(plain, value, torch.nextafter(value + slack, infinity))

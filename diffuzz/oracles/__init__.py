@@ -16,7 +16,7 @@ from diffuzz.oracles.accuracy import judge_output
 from diffuzz.oracles.agreement import agree
 from diffuzz.oracles.pairing import Difference, compare, verdict
 from diffuzz.oracles.sanity import judge_run
-from diffuzz.oracles.wording import same_defect
+from diffuzz.oracles.wording import is_unexplained, same_defect
 from diffuzz.outcome import Outcome, Returned
 
 Expectations = Mapping[str, Expected | ExpectedBits]
@@ -95,6 +95,7 @@ __all__ = [
     "Expectations",
     "assess",
     "compare",
+    "is_unexplained",
     "judge",
     "same_defect",
     "verdict",

@@ -24,6 +24,9 @@ from diffuzz.oracles.evidence import WRONG_SAMPLE, gather_evidence
 from diffuzz.oracles.explain import explain
 from diffuzz.oracles.explain_bits import explain_bits
 from diffuzz.oracles.wording import (
+    FINITE,
+    NOT_FINITE,
+    OTHER_NON_FINITE,
     UNEXPLAINED,
     first_wrong,
     percent,
@@ -110,11 +113,11 @@ def _judge_wrong(
 def _unexplained(values: Tensor, truth: Tensor, fmt: FloatFormat) -> tuple[Kind, str]:
     """Kind and WHAT of wrong elements that no hypothesis reproduces."""
     if bool((truth.isfinite() & ~values.isfinite()).any()):
-        return Kind.NON_FINITE, "not-finite"
+        return Kind.NON_FINITE, NOT_FINITE
     if bool((values.isfinite() & ~truth.isfinite()).any()):
-        return Kind.NON_FINITE, "finite"
+        return Kind.NON_FINITE, FINITE
     if not bool(values.isfinite().all()):
-        return Kind.NON_FINITE, "other-non-finite"
+        return Kind.NON_FINITE, OTHER_NON_FINITE
     step = ulp(torch.maximum(truth.abs(), values.abs()), fmt)
     allowed = torch.maximum(COARSE * truth.abs(), BESIDE * step)
     reachable = truth.clamp(-fmt.max_finite, fmt.max_finite)
@@ -140,7 +143,8 @@ def _judge_bits(name: str, output: Tensor, expected: ExpectedBits) -> Judgement:
         text = f"{name}: {changed}: {wrong_share(measured)}" + _because(explanation, measured)
         what = f"changed+{named.key}" if named else "changed"
         kind = Kind.WRONG_RESULT
-        message = f"{text}; {first_wrong(measured)}"
+        is_code = output.is_floating_point() or output.dtype == torch.uint8
+        message = f"{text}; {first_wrong(measured, as_codes=is_code)}"
         defects.append(
             Defect(kind, name, signature(kind, name, what), message, measured, explanation)
         )

@@ -74,8 +74,8 @@ def plainest(low: float, high: float) -> float:
 
 
 def _largest_became_nan(truth: Tensor, values: Tensor) -> Tensor:
-    return values.isnan() & (truth.abs() == truth.abs().max())
+    return truth.isnan() | (values.isnan() & (truth.abs() == truth.abs().nan_to_num(0.0).max()))
 
 
 def _zero_became_nan(truth: Tensor, values: Tensor) -> Tensor:
-    return values.isnan() & (truth == 0)
+    return truth.isnan() | (values.isnan() & (truth == 0))

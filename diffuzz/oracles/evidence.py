@@ -85,7 +85,7 @@ def gather_evidence(raw: Tensor, expected: Expected, wrong: Tensor) -> Evidence:
         values=read_output(raw, expected.fmt).reshape(-1),
         codes=raw_bits(raw).reshape(-1),
         truth=expected.value.reshape(-1),
-        slack=None if slack is None else slack.reshape(-1),
+        slack=None if slack is None else slack.reshape(-1).nan_to_num(nan=0.0, posinf=torch.inf),
         wrong=wrong_at[spread(wrong_at.numel(), WRONG_SAMPLE)],
         right=right_at[spread(right_at.numel(), RIGHT_SAMPLE)],
         n_wrong=wrong_at.numel(),

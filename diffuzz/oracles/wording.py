@@ -12,7 +12,12 @@ import signal
 from diffuzz.finding import Kind, Measure
 from diffuzz.numerics.formats import FloatFormat
 
+# WHAT of wrong elements that no hypothesis reproduces.
 UNEXPLAINED = "values"
+NOT_FINITE = "not-finite"  # where the truth is
+FINITE = "finite"  # where the truth is not
+OTHER_NON_FINITE = "other-non-finite"
+_UNNAMED = frozenset({UNEXPLAINED, NOT_FINITE, FINITE, OTHER_NON_FINITE})
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 _PATH = re.compile(r"(?:[A-Za-z]:)?(?:[\w.~+-]*/)+[\w.~+-]+")
@@ -40,6 +45,11 @@ def same_defect(one: str, other: str) -> bool:
     other_kind, other_aspect, other_what = other.split(":", 2)
     same_place = (kind, aspect) == (other_kind, other_aspect)
     return same_place and UNEXPLAINED in (what, other_what)
+
+
+def is_unexplained(signature: str) -> bool:
+    """Whether a signature says only that elements are wrong, not what reproduces them."""
+    return signature.split(":", 2)[2] in _UNNAMED
 
 
 def normalise(text: str) -> str:
@@ -91,11 +101,17 @@ def sizes(measure: Measure, fmt: FloatFormat) -> str:
     return f"max {ulps} ulp of {fmt.name} (rel {measure.max_rel:.2g})"
 
 
-def first_wrong(measure: Measure) -> str:
+def first_wrong(measure: Measure, *, as_codes: bool = False) -> str:
+    """``first at [0, 3]: -1.25 instead of -1.2265625``; bit patterns in hexadecimal."""
     if measure.first is None or measure.expected is None or measure.actual is None:
         return ""
     index = ", ".join(map(str, measure.first))
-    return f"first at [{index}]: {number(measure.actual)} instead of {number(measure.expected)}"
+    show = _code if as_codes else number
+    return f"first at [{index}]: {show(measure.actual)} instead of {show(measure.expected)}"
+
+
+def _code(value: float) -> str:
+    return hex(int(value))
 
 
 def _signal_name(code: int) -> str:

@@ -54,7 +54,7 @@ def tensor(*values: float) -> torch.Tensor:
 
 def nearest(x: float, fmt: FloatFormat) -> float:
     """Ties-to-even rounding by search among the format's values; infinity beyond the range."""
-    if math.isinf(x):
+    if not math.isfinite(x):
         return x
     grid = [float(v) for v in decode(torch.arange(fmt.max_magnitude_code + 1), fmt)]
     step = Fraction(grid[-1]) - Fraction(grid[-2])
@@ -69,11 +69,10 @@ def nearest(x: float, fmt: FloatFormat) -> float:
     return math.copysign(math.inf if index == len(grid) - 1 else grid[index], x)
 
 
-def allowed(y: float, low: float, high: float, fmt: FloatFormat, policy: Overflow | None) -> bool:
-    """What Expected's docstring says, written with ifs."""
-    if math.isnan(low) or math.isnan(high):
+def allowed(y: float, a: float, b: float, fmt: FloatFormat, policy: Overflow | None) -> bool:
+    """What Expected's docstring says of a result between rounded ends, written with ifs."""
+    if math.isnan(a) or math.isnan(b):
         return math.isnan(y)
-    a, b = nearest(low, fmt), nearest(high, fmt)
     beyond = math.isinf(a) or math.isinf(b)
     top = fmt.max_finite
     if policy == "saturate":
@@ -95,7 +94,8 @@ def test_within_agrees_with_brute_force_over_all_codes(
     low, high = interval(tensor(value), tensor(slack))
     results = decode(torch.arange(256), fmt)
     got = within(results, low.expand(256), high.expand(256), fmt, policy)
-    wanted = [allowed(float(y), float(low), float(high), fmt, policy) for y in results]
+    ends = nearest(float(low), fmt), nearest(float(high), fmt)
+    wanted = [allowed(float(y), *ends, fmt, policy) for y in results]
     assert got.tolist() == wanted
 
 
@@ -251,6 +251,14 @@ def test_strided_tensors_are_judged_like_contiguous_ones() -> None:
 def test_a_slack_that_is_no_bound_is_refused(slack: float) -> None:
     with pytest.raises(ValueError, match="slack"):
         right_elements(tensor(2.0), Expected(tensor(1.0), BF16, slack=tensor(slack)))
+
+
+def test_a_truth_that_is_not_finite_needs_no_slack() -> None:
+    truth = tensor(math.nan, math.inf, -math.inf)
+    low, high = interval(truth, tensor(math.nan, math.nan, -1.0))
+    for end in (low, high):
+        assert math.isnan(end[0])
+        assert end[1:].tolist() == [math.inf, -math.inf]
 
 
 def test_read_output_takes_bytes_as_codes_and_refuses_other_types() -> None:

@@ -124,6 +124,15 @@ def test_the_other_fp8_flavour_is_named(fault: str, seed: int) -> None:
     assert wanted in defect.message
 
 
+@pytest.mark.parametrize("fault", ["read as OCP", "read as FNUZ"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_other_fp8_flavour_is_named_on_every_code(fault: str, seed: int) -> None:
+    case = Paged(seed=seed, fmt=E4M3FNUZ if "OCP" in fault else E4M3FN)
+    draw = torch.Generator().manual_seed(seed)
+    case.codes = torch.randint(0, 256, case.codes.shape, generator=draw, dtype=torch.uint8)
+    assert only(case, fault).signature == "wrong-result:key:factor-2"
+
+
 def test_a_uniform_factor_is_stated() -> None:
     case = Paged()
     expected = case.expected()

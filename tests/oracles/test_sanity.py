@@ -7,7 +7,7 @@ import pytest
 from diffuzz.finding import Defect, Kind
 from diffuzz.oracles import judge
 from diffuzz.oracles.sanity import ran
-from diffuzz.oracles.wording import normalise, percent, same_defect, slug
+from diffuzz.oracles.wording import is_unexplained, normalise, percent, same_defect, slug
 from diffuzz.outcome import (
     CompileFailed,
     Crashed,
@@ -187,3 +187,10 @@ def test_same_defect_folds_the_unexplained_only() -> None:
     assert not same_defect("precision:key:values", "wrong-result:key:values")
     assert not same_defect("precision:key:values", "precision:value:values")
     assert not same_defect("assertion:run:f:a: b", "assertion:run:f:a: c")
+
+
+def test_is_unexplained() -> None:
+    for what in ("values", "not-finite", "finite", "other-non-finite"):
+        assert is_unexplained(f"non-finite:key:{what}")
+    for signature in ("precision:key:through-e4m3", "assertion:run:f:values", "hang:run:timeout"):
+        assert not is_unexplained(signature)

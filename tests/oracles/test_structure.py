@@ -132,6 +132,7 @@ def test_poison_that_must_stay_is_right() -> None:
     ((signature, message),) = said(kept, expected)
     assert signature == "wrong-result:x:changed"
     assert message.startswith("x: changed rows nobody asked for: 3.1 % of 32 elements wrong")
+    assert message.endswith("first at [1, 2]: 0x0 instead of 0x7fe5")
 
 
 def test_care_limits_what_bits_are_judged() -> None:
