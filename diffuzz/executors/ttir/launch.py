@@ -58,6 +58,7 @@ class Launcher:
     launches: int = 0
     _poison: dict[int, Tensor] = field(default_factory=dict)
     _kept: list[Tensor] = field(default_factory=list)
+    _reachable: list[Tensor] = field(default_factory=list)
     _kernels: dict[Key, Kernel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -69,6 +70,7 @@ class Launcher:
         self.printed.clear()
         self._poison.clear()
         self._kept.clear()
+        self._reachable.clear()
         self.launches = 0
 
     def mark_uninitialised(self, tensor: Tensor) -> None:
@@ -85,6 +87,10 @@ class Launcher:
             [*tensor.shape, size], [*strides, 1], tensor.storage_offset() * size
         )
         view.fill_(True)
+
+    def also_reachable(self, *tensors: Tensor) -> None:
+        """Tensors that kernels reach only through addresses stored in memory."""
+        self._reachable += tensors
 
     def kernel(
         self, function: JITFunction, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -122,6 +128,8 @@ class Launcher:
         self.launches += 1
         memory = Memory(self._poison, self.knobs.races, self.knobs.views)
         values = _arguments(kernel, bound, memory)
+        for at, tensor in enumerate(self._reachable):
+            memory.add(f"reachable {at}", tensor, True)
         run = Run(kernel.plan, memory, grid, self.knobs, self.root)
         programs = grid[0] * grid[1] * grid[2]
         widest = max(kernel.plan.widest, 1)

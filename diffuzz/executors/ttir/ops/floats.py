@@ -1,9 +1,9 @@
 """Floating-point arithmetic and functions.
 
-Sums, products, quotients and square roots are correctly rounded in the type of the IR, as IEEE
-754 says (torch computes the 16-bit types in float32 and rounds once more, which gives the same
-result for these operations). Other functions are computed in float64 and rounded: within one ulp
-of the true value at most, almost always its nearest. Hardware is often less exact than that.
+Sums, products and quotients are torch's: correctly rounded, as IEEE 754 says (the 16-bit types are
+computed in float32 and rounded once more, which gives the same result for these operations). Other
+functions, the square root among them, are computed in float64 and rounded: within one ulp of the
+true value at most, almost always its nearest. Hardware is often less exact than that.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ _ONE: dict[str, Callable[[Tensor], Tensor]] = {
     "math.floor": torch.floor,
     "math.ceil": torch.ceil,
     "math.trunc": torch.trunc,
-    "math.sqrt": torch.sqrt,
-    "tt.precise_sqrt": torch.sqrt,
+    "math.sqrt": through_double(torch.sqrt),
+    "tt.precise_sqrt": through_double(torch.sqrt),
     "math.exp": through_double(torch.exp),
     "math.exp2": through_double(torch.exp2),
     "math.log": through_double(torch.log),
@@ -172,7 +172,7 @@ _EXTERN: dict[str, Callable[..., Tensor]] = {
     "cos": through_double(torch.cos),
     "tan": through_double(torch.tan),
     "rsqrt": through_double(torch.rsqrt),
-    "sqrt": torch.sqrt,
+    "sqrt": through_double(torch.sqrt),
     "fabs": torch.abs,
     "floor": torch.floor,
     "ceil": torch.ceil,
