@@ -39,8 +39,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         ttir_loader.install(open_revision(options.vllm), Path(folder), arch)
         import ttir_cases
+        import ttir_cases_mission
         import ttir_cases_more
 
+        assert ttir_cases_mission
         assert ttir_cases_more
         print(f"vLLM {options.vllm}, {arch.name}, torch {torch.__version__}")
         for name, make in ttir_cases.CASES.items():

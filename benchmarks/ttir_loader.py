@@ -44,7 +44,8 @@ REAL = (
     "vllm.model_executor.layers.rotary_embedding.mrope",
 )
 # Single definitions taken from files that are otherwise stand-ins.
-TAKEN = {
+TAKEN: dict[str, tuple[str, ...]] = {
+    "vllm.v1.attention.backends.rocm_aiter_fa": ("if:is_rocm",),
     "vllm.v1.kv_cache_interface": ("KVQuantMode",),
     "vllm.v1.attention.backends.utils": ("PAD_SLOT_ID", "NULL_BLOCK_ID"),
 }
@@ -206,6 +207,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         import enum
 
         module.__dict__.update({n: getattr(enum, n) for n in ("Enum", "IntEnum", "IntFlag")})
+        module.__dict__["torch"] = torch
         if path is not None:
             self._run(module, path, names)
 
@@ -218,10 +220,15 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         tree = ast.parse(text)
         if names is not None:
             tree.body = [node for node in tree.body if _defined(node) & set(names)]
+            module.__dict__.update(self.facts["vllm.platforms"])
+            module.__dict__.update(self.facts["vllm.utils.torch_utils"])
         exec(compile(tree, str(file), "exec", dont_inherit=True), module.__dict__)
 
 
 def _defined(node: ast.stmt) -> set[str]:
+    """Names a statement defines; ``if:`` and a word for a condition that asks for it."""
+    if isinstance(node, ast.If) and "is_rocm" in ast.unparse(node.test):
+        return {"if:is_rocm"}
     if isinstance(node, ast.Assign):
         return {t.id for t in node.targets if isinstance(t, ast.Name)}
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
