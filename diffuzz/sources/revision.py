@@ -4,6 +4,8 @@
     a working tree, uncommitted edits included
 ``pypi:0.20.0``
     a release, from its source archive
+``bundle:FILE#REV``
+    a revision that was packed into a bundle
 anything else
     a git revision of the repository; or, where none is given, a release's bare version
 """
@@ -12,18 +14,24 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.version import InvalidVersion, Version
 
 from diffuzz.errors import RevisionError, SourceUnavailable, UsageError
 from diffuzz.sources import Source
-from diffuzz.sources.archive import Releases
-from diffuzz.sources.directory import DirectorySource
-from diffuzz.sources.repository import Repository, find_repository
 from diffuzz.sources.tree import Progress
+
+# Each kind of source is imported where it is opened: a bundle needs neither a git library nor a
+# package index client, and the machine it is for may have neither.
+if TYPE_CHECKING:
+    from diffuzz.sources.archive import Releases
+    from diffuzz.sources.directory import DirectorySource
+    from diffuzz.sources.repository import Repository
 
 _PYPI = "pypi:"
 _PATH = "path:"
+_BUNDLE = "bundle:"
 
 
 def open_revision(
@@ -47,12 +55,18 @@ def open_revision(
         folder = text.removeprefix(_PATH)
         if not folder:
             raise UsageError("path: names no folder; write path:DIR")
+        from diffuzz.sources.directory import DirectorySource
+
         return DirectorySource(Path(cwd) / Path(folder).expanduser(), revision=text)
     if text.startswith(_PYPI):
         version = _version(text.removeprefix(_PYPI))
         if version is None:
             raise UsageError(f"{text}: not a version; write for example pypi:0.20.0")
-        return (releases or Releases()).source(version, text, progress=progress)
+        return _release(version, text, releases, progress)
+    if text.startswith(_BUNDLE):
+        from diffuzz.sources.bundle import open_bundled
+
+        return open_bundled(text, Path(cwd))
     if not text:
         raise UsageError("an empty revision; write a git revision, pypi:VERSION, path:DIR or .")
     return _bare(text, repo, Path(cwd), releases, progress)
@@ -79,7 +93,7 @@ def _bare(
     if around is not None and (version is None or around.has(text)):
         return around.source(text)
     if version is not None:
-        return (releases or Releases()).source(version, text, progress=progress)
+        return _release(version, text, releases, progress)
     if (cwd / text).is_dir():
         raise RevisionError(f"{text}: not a git revision; for the folder write {_PATH}{text}")
     raise RevisionError(
@@ -87,7 +101,19 @@ def _bare(
     )
 
 
+def _release(
+    version: Version, text: str, releases: Releases | None, progress: Progress | None
+) -> Source:
+    if releases is None:
+        from diffuzz.sources.archive import Releases
+
+        releases = Releases()
+    return releases.source(version, text, progress=progress)
+
+
 def _opened(repo: str | Repository, progress: Progress | None) -> Repository:
+    from diffuzz.sources.repository import Repository
+
     return repo if isinstance(repo, Repository) else Repository.open(repo, progress=progress)
 
 
@@ -95,6 +121,8 @@ def _working_tree(
     repo: str | Repository | None, cwd: Path, progress: Progress | None
 ) -> DirectorySource:
     """The working tree around ``cwd``; where that is not vLLM's, the repository's."""
+    from diffuzz.sources.directory import DirectorySource
+
     try:
         return DirectorySource(cwd, revision=".")
     except RevisionError:
@@ -115,6 +143,8 @@ def _version(text: str) -> Version | None:
 
 def vllm_clone(folder: Path) -> Repository | None:
     """The vLLM clone ``folder`` lies in, if it is checked out and is vLLM's."""
+    from diffuzz.sources.repository import find_repository
+
     repository = find_repository(folder)
     worktree = repository.worktree if repository is not None else None
     return repository if worktree is not None and (worktree / "vllm").is_dir() else None
@@ -135,9 +165,11 @@ def default_revisions(
     if repo is None:
         clone = vllm_clone(Path(cwd))
         if clone is None:
-            return _newest_releases(releases or Releases())
+            return _newest_releases(releases)
         candidate = "."
     else:
+        from diffuzz.sources.repository import Repository
+
         clone = Repository.open(repo)
         if clone.worktree is None:
             raise UsageError(f"{repo} has no working tree; give --baseline and --candidate")
@@ -148,7 +180,11 @@ def default_revisions(
     return clone.merge_base("HEAD", main), candidate
 
 
-def _newest_releases(releases: Releases) -> tuple[str, str]:
+def _newest_releases(releases: Releases | None) -> tuple[str, str]:
+    if releases is None:
+        from diffuzz.sources.archive import Releases
+
+        releases = Releases()
     versions = releases.available_versions()
     if len(versions) < 2:
         raise SourceUnavailable("the package index has no two releases of vLLM; give --baseline")
