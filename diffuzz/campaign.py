@@ -23,7 +23,7 @@ from diffuzz.case import Case, sort_key
 from diffuzz.executors.native_ops import NativeOps
 from diffuzz.executors.pool import Worker, write_request
 from diffuzz.executors.worker import Setup
-from diffuzz.finding import Defect, Direction, Finding, Judged, Verdict
+from diffuzz.finding import Defect, Direction, Finding, Judged, Kind, Verdict
 from diffuzz.outcome import Location
 from diffuzz.slicing import Slice
 from diffuzz.target import Target
@@ -31,6 +31,21 @@ from diffuzz.target import Target
 MEMORY_LIMIT = 16 << 30
 # How the signature of a defect ends that no explainer named.
 _UNEXPLAINED = ":values"
+# Kinds from the one that tells most of the cause to the one that tells least.
+_TELLING = [
+    Kind.COMPILE,
+    Kind.ASSERTION,
+    Kind.CRASH,
+    Kind.HANG,
+    Kind.OUT_OF_BOUNDS,
+    Kind.RACE,
+    Kind.PRECISION,
+    Kind.WRONG_RESULT,
+    Kind.NON_FINITE,
+    Kind.NONDETERMINISM,
+]
+# A finding follows another when this share of its cases shows the other as well.
+_NEARLY_ALL = 0.8
 # Fewer wrong elements than this in a case are weak evidence for a defect of their own.
 _FEW = 32
 # With this many cases, a flag that never varied by chance is one in 2**4.
@@ -196,14 +211,25 @@ class Fold:
             self._hits.setdefault(key, []).append((result, defect))
 
     def finish(self) -> JobResult:
-        """Make the findings, the worst direction first, each on its simplest case."""
+        """Make the findings, the worst direction and the most telling kind first, each on its
+        simplest case."""
         self._adopt_unexplained()
         order = [Direction.REGRESSION, Direction.FIXED, Direction.BOTH]
+        shown: list[tuple[Finding, set[str]]] = []
         for (signature, direction), hits in sorted(
-            self._hits.items(), key=lambda item: (order.index(item[0][1]), item[0][0])
+            self._hits.items(),
+            key=lambda item: (
+                order.index(item[0][1]),
+                _TELLING.index(item[1][0][1].kind),
+                -len(item[1]),
+                item[0][0],
+            ),
         ):
             finding = self._finding(signature, direction, hits)
-            self.result.findings.append(finding)
+            ids = {hit[0].case.id for hit in hits}
+            root = next((f.id for f, cases in shown if _covers(f, cases, finding, ids)), None)
+            shown.append((replace(finding, follows=root), ids))
+        self.result.findings = [finding for finding, _ in shown]
         return self.result
 
     def _adopt_unexplained(self) -> None:
@@ -262,6 +288,14 @@ class Fold:
             reach=backends,
             cases_hit=len({hit[0].case.id for hit in hits}),
         )
+
+
+def _covers(first: Finding, cases: set[str], later: Finding, ids: set[str]) -> bool:
+    return (
+        first.follows is None
+        and first.direction is later.direction
+        and len(ids & cases) >= _NEARLY_ALL * len(ids)
+    )
 
 
 def _is_small(defect: Defect) -> bool:

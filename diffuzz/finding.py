@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any
 
 from diffuzz.case import Case
 from diffuzz.outcome import Location
@@ -109,7 +108,11 @@ class Judged:
 
 @dataclass(frozen=True)
 class Finding:
-    """A defect with its direction, on the case that shows it: what a user reads and keeps."""
+    """A defect with its direction, on the case that shows it: what a user reads and keeps.
+
+    ``follows`` is the id of a more telling finding that (nearly) all of this one's cases show
+    too, such as the out-of-bounds access behind a wrong result.
+    """
 
     defect: Defect
     direction: Direction
@@ -120,7 +123,7 @@ class Finding:
     candidate_measure: Measure | None = None
     reach: tuple[str, ...] = ()
     cases_hit: int = 1
-    extra: dict[str, Any] = field(default_factory=dict)
+    follows: str | None = None
 
     @property
     def id(self) -> str:

@@ -145,7 +145,10 @@ def _run(
     results = _fuzz(settings, planned.jobs)
     targets: list[dict[str, Any]] = []
     for result in results:
-        found = [data.finding(f, _reproduce(settings, f, before, after)) for f in result.findings]
+        found = [
+            data.finding(f, _reproduce(settings, f, before, after), result.job.target.axes)
+            for f in result.findings
+        ]
         targets.append(data.target(result, found))
     for item in planned.untested:
         targets.append(

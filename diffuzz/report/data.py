@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from diffuzz import __version__
 from diffuzz.campaign import JobResult
+from diffuzz.case import Axis
 from diffuzz.executors.native_ops import NativeOps
 from diffuzz.finding import Finding, Measure, Verdict
 from diffuzz.sources import Identity
@@ -62,7 +64,8 @@ def _plain(value: object) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def finding(item: Finding, reproduce: str) -> dict[str, Any]:
+def finding(item: Finding, reproduce: str, axes: Sequence[Axis]) -> dict[str, Any]:
+    """``axes`` are the target's: they say which values are off their default."""
     defect = item.defect
     location = defect.location
     explanation = defect.explanation
@@ -76,7 +79,11 @@ def finding(item: Finding, reproduce: str) -> dict[str, Any]:
         "target": item.case.target,
         "arch": item.arch,
         "executor": item.executor,
-        "case": {"id": item.case.id, **item.case.to_dict()},
+        "case": {
+            "id": item.case.id,
+            **item.case.to_dict(),
+            "off_default": [a.name for a in axes if item.case[a.name] != a.default],
+        },
         "cases_hit": item.cases_hit,
         "measure": {
             "baseline": measure(item.baseline_measure),
@@ -93,6 +100,7 @@ def finding(item: Finding, reproduce: str) -> dict[str, Any]:
         if location is None
         else {"file": location.file, "line": location.line, "function": location.function},
         "backends": list(item.reach),
+        "follows": item.follows,
         "reproduce": reproduce,
     }
 

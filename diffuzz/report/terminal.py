@@ -23,8 +23,11 @@ def render(report: dict[str, Any], console: Console) -> None:
     """Print ``report`` (the data of :mod:`diffuzz.report.data`)."""
     console.print(_heading(report))
     console.print(_table(report))
-    for group in _grouped(report):
-        _finding(group, console)
+    groups = _grouped(report)
+    for group in groups:
+        if group[0]["follows"] is None:
+            _finding(group, console)
+            _followers(group, groups, console)
     _notes(report, console)
     _unknown(report, console)
 
@@ -105,12 +108,25 @@ def _finding(group: list[dict[str, Any]], console: Console) -> None:
             console.print(Text("  " + part), soft_wrap=True)
 
 
+def _followers(
+    group: list[dict[str, Any]], groups: list[list[dict[str, Any]]], console: Console
+) -> None:
+    """What the same cases show besides, a line each."""
+    ids = {item["id"] for item in group}
+    for other in groups:
+        if other[0]["follows"] in ids:
+            line = f"also {other[0]['kind']}: {other[0]['message']}"
+            console.print(Text("  " + line, style="dim"), soft_wrap=True)
+
+
 def _values(case: dict[str, Any]) -> str:
+    """The axes off their default: the others are what anyone would try first."""
     shown = []
-    for name, value in case["values"].items():
+    for name in case["off_default"]:
+        value = case["values"][name]
         text = "x".join(map(str, value)) if isinstance(value, list) else f"{value}"
         shown.append(f"{name}={text}")
-    return " ".join(shown)
+    return " ".join(shown) or "every axis at its default"
 
 
 def _notes(report: dict[str, Any], console: Console) -> None:

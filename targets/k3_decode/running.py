@@ -7,13 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from diffuzz.numerics.poison import poison
 from torch import Tensor
 
 from diffuzz.arch import Arch
 from diffuzz.calling import call
 from diffuzz.case import Case
 from diffuzz.numerics.formats import FORMATS, widen
+from diffuzz.numerics.poison import poison
 from diffuzz.target import Inputs
 
 from .cases import DS_MLA_ENTRY, ENTRY, is_per_tensor_fp8, model_format

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from diffuzz.numerics.poison import poison
 from torch import Tensor
 
 from diffuzz.arch import Arch
 from diffuzz.case import Case
 from diffuzz.expected import Expected, ExpectedBits
 from diffuzz.numerics.formats import FORMATS, FP32, FloatFormat, Overflow, round_to, widen
+from diffuzz.numerics.poison import poison
 from diffuzz.target import Expectation, Inputs
 
 from .cases import DS_MLA_ENTRY, ENTRY, LATENT, TILE, is_per_tensor_fp8, model_format

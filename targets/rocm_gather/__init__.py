@@ -31,9 +31,22 @@ if TYPE_CHECKING:
 _BACKEND = ("vllm/v1/attention/backends/rocm_aiter_fa.py",)
 _SCALES = (0.5, 2.0, 0.037, 0.001, 8.0, 448.0, 1.0 / 3.0)
 
-# Stands for the AITER package and its wrappers: nothing of them is reached by the entries, but
-# older revisions import them beside the kernels.
+# Stand for the AITER package and its wrappers. Older revisions import its device query beside the
+# kernels; the wrappers hold the switch for the shuffle layout, which a case sets.
 _AITER = "def get_num_sms():\n    return 304\n"
+_AITER_OPS = """\
+class _Switches:
+    shuffle = False
+
+    def is_shuffle_kv_cache_enabled(self):
+        return self.shuffle
+
+    def is_enabled(self):
+        return True
+
+
+rocm_aiter_ops = _Switches()
+"""
 
 
 class RocmGather:
@@ -53,6 +66,7 @@ class RocmGather:
         Choice("starts", ("zero", "aligned", "unaligned"), "where each sequence's chunk begins"),
         Choice("pages", ("ordered", "permuted", "shared"), "how the block table maps"),
         Choice("memory", ("contiguous", "declared", "padded"), "strides of the cache"),
+        Choice("declared_layout", ("preferred", "last"), "which of the layouts the backend lists"),
         Real("k_scale", 2.0**-12, 2.0**9, _SCALES),
         Real("v_scale", 2.0**-12, 2.0**9, _SCALES),
         Choice("content", ("plain", "wide", "extreme"), "values in the cache"),
@@ -61,7 +75,19 @@ class RocmGather:
     entries = (
         Entry("gather", _BACKEND, ("cp_mha_gather_cache",)),
         Entry("write", _BACKEND, ("reshape_and_cache_shuffle_triton",), optional=True),
-        Entry("cache_shape", _BACKEND, ("AiterFlashAttentionBackend.get_kv_cache_shape",)),
+        Entry(
+            "cache_shape",
+            _BACKEND,
+            ("AiterFlashAttentionBackend.get_kv_cache_shape",),
+            optional=True,
+        ),
+        Entry("spec", _BACKEND, ("AiterFlashAttentionBackend.customize_spec",), optional=True),
+        Entry(
+            "layouts",
+            _BACKEND,
+            ("AiterFlashAttentionBackend.supported_kv_cache_layouts",),
+            optional=True,
+        ),
         Entry("split", _BACKEND, ("AiterFlashAttentionImpl._split_kv_cache",), optional=True),
     )
 
@@ -72,6 +98,7 @@ class RocmGather:
                 "vllm.triton_utils": stand_ins.triton_utils(),
                 "vllm.logger": stand_ins.logger(),
                 "vllm.utils.platform_utils": "def num_compute_units():\n    return 304\n",
+                "vllm._aiter_ops": _AITER_OPS,
                 "aiter": "",
                 "aiter.ops.triton.utils.device_info": _AITER,
             }
@@ -80,6 +107,8 @@ class RocmGather:
     def allowed(self, case: Case) -> str | None:
         if sum(case["seq_lens"]) == 0:
             return "the backend never gathers an empty chunk"
+        if case["memory"] != "declared" and case["declared_layout"] != "preferred":
+            return "only declared memory has a choice of layouts"
         scaled = case["k_scale"] != 1.0 or case["v_scale"] != 1.0
         if scaled and case["cache"] == "model":
             return "an unquantised cache has no scales"
@@ -108,6 +137,8 @@ class RocmGather:
             values |= {"pad_tokens": 0}
         if case["cache"] == "model" or {**case.values, **values}["layout"] == "SHUFFLE":
             values |= {"k_scale": 1.0, "v_scale": 1.0}
+        if {**case.values, **values}["memory"] != "declared":
+            values |= {"declared_layout": "preferred"}
         if sum(case["seq_lens"]) == 0:
             values |= {"seq_lens": (*case["seq_lens"][:-1], 1)}
         return case.replace(**values)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import torch
-from diffuzz.numerics.poison import poison
 from torch import Tensor
 
 from diffuzz.arch import Arch
 from diffuzz.calling import call
 from diffuzz.case import Case
 from diffuzz.errors import CannotTell
+from diffuzz.numerics.poison import poison
 from diffuzz.target import Inputs
 
 from .cases import GUARD_ROWS, PADDING, cache_format, model_format
+from .declared import block_axis, declared_cache, split
 
 
 def run_gather(
@@ -65,7 +65,7 @@ def run_round_trip(
     )
     outputs = _gather(code, case, inputs, caches)
     spare = ~inputs["reached"].any(dim=1)
-    outputs["spare_blocks"] = _bytes(raw).movedim(_block_dim(raw, inputs), 0)[spare].flatten(1)
+    outputs["spare_blocks"] = _bytes(raw).movedim(block_axis(raw, inputs), 0)[spare].flatten(1)
     return outputs
 
 
@@ -103,50 +103,6 @@ def _gather(
         "key_guard": key[tokens:],
         "value_guard": value[tokens:],
     }
-
-
-def declared_cache(
-    code: Mapping[str, Any], case: Case, inputs: Inputs, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    """A poisoned cache of the shape the backend declares at this revision."""
-    shape = call(
-        code["cache_shape"],
-        {
-            "num_blocks": inputs["num_blocks"],
-            "block_size": case["page_size"],
-            "num_kv_heads": case["num_heads"],
-            "head_size": case["head_size"],
-            "cache_dtype_str": "fp8" if case["cache"] == "fp8" else "auto",
-        },
-    )
-    return poison(torch.empty(shape, dtype=dtype, device=device))
-
-
-def split(code: Mapping[str, Any], case: Case, raw: Tensor) -> tuple[Tensor, Tensor]:
-    """K and V views ``[num_blocks, page_size, num_heads, head_size]`` of a declared cache.
-
-    By the backend's own method where it has one. Before that the split stood inline in its
-    forward pass, and the declared shape says which it was: an axis of length 2 holds K and V, or
-    the last axis holds both, head by head.
-    """
-    if code.get("split") is not None:
-        this = SimpleNamespace(head_size=case["head_size"], num_kv_heads=case["num_heads"])
-        key, value = code["split"](this, raw)
-        return key, value
-    if raw.dim() == 5 and raw.shape[0] == 2:
-        key, value = raw.unbind(0)
-    elif raw.dim() == 5 and raw.shape[1] == 2:
-        key, value = raw.unbind(1)
-    elif raw.dim() == 4 and raw.shape[-1] == 2 * case["head_size"]:
-        key, value = raw.transpose(1, 2).split(case["head_size"], dim=-1)
-    else:
-        raise CannotTell(f"new cache shape of {raw.dim()} axes")
-    return key, value
-
-
-def _block_dim(raw: Tensor, inputs: Inputs) -> int:
-    # [2, blocks, ...] or [blocks, ...]; there are always more than two blocks.
-    return 0 if raw.shape[0] == inputs["num_blocks"] else 1
 
 
 def _scales(case: Case, inputs: Inputs, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from diffuzz.numerics.poison import poison
 from torch import Tensor
 
 from diffuzz.arch import Arch
 from diffuzz.case import Case
 from diffuzz.expected import Expected, ExpectedBits
 from diffuzz.numerics.formats import FloatFormat, decode, round_to, widen
+from diffuzz.numerics.poison import poison
 from diffuzz.target import Expectation, Inputs
 
 from .cases import GUARD_ROWS, PADDING, cache_format, model_format
