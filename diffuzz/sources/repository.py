@@ -239,6 +239,16 @@ class Repository:
             raise RevisionError(f"{self} lacks commits between {base} and {head}{_UNSHALLOW}")
         return self._commits("--reverse", "--topo-order", *walk, span, "--", *paths)
 
+    def root(self, head: str) -> Commit:
+        """The first commit of ``head``'s own line, following first parents only."""
+        line = self._told("rev-list", "--first-parent", "--max-parents=0", self.resolve(head))
+        return self._described(line.split()[0])
+
+    def parents(self, commit: Commit) -> list[Commit]:
+        """The commit's parents, the one it was made on first. None for a root."""
+        ids = self._told("rev-list", "--no-walk", "--parents", commit.sha).split()[1:]
+        return [self._described(sha) for sha in ids]
+
     def prefetch(self, commits: Iterable[Commit], paths: Sequence[str]) -> None:
         """In a partial clone, get what it lacks of these files at these commits, all at once.
 

@@ -1,0 +1,71 @@
+"""What is asked of every variant: does it show the finding's own mistake on the finding's case?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from diffuzz.bisection import Seen
+from diffuzz.campaign import mistake
+from diffuzz.case import Case
+from diffuzz.corpus import stored_signature
+from diffuzz.finding import Defect, Judged, Measure
+from diffuzz.minimise import folded
+
+_LESS_PRECISE = ":less-precise"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one verdict answers. ``why`` says why nothing can be told."""
+
+    seen: Seen
+    why: str = ""
+    defect: Defect | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """A case and the mistake looked for; ``signature`` as a finding or corpus file has it."""
+
+    case: Case
+    signature: str
+
+    @property
+    def precision(self) -> bool:
+        return self.signature.startswith("precision:")
+
+    @property
+    def relative(self) -> bool:
+        """Whether the mistake shows only next to another revision (one is less precise than the
+        other, both within their error model), so that only the error's size can be searched."""
+        return self.signature.endswith(_LESS_PRECISE)
+
+    def look(self, judged: Judged) -> Look:
+        """Bad is the same mistake and nothing else: another failure tells nothing of this one."""
+        if judged.unknown is not None:
+            return Look(Seen.SKIP, judged.unknown)
+        wanted = stored_signature(folded(self.signature))
+        for defect in judged.defects:
+            if stored_signature(mistake(defect.signature)) == wanted:
+                return Look(Seen.BAD, defect=defect)
+        if judged.defects:
+            other = judged.defects[0]
+            return Look(Seen.SKIP, f"another failure: {mistake(other.signature)}", other)
+        return Look(Seen.GOOD)
+
+    def size(self, judged: Judged) -> float | Seen:
+        """The error's size for a search by size: the largest rms error in ulp of an output."""
+        look = self.look(judged)
+        if look.seen is Seen.SKIP:
+            return Seen.SKIP
+        return max((m.rms_ulp for m in judged.measures.values()), default=0.0)
+
+
+def worst(judged: Judged) -> Measure | None:
+    """The measure of the output that is furthest from the truth."""
+
+    def size(measure: Measure) -> float:
+        return math.inf if math.isnan(measure.max_ulp) else measure.max_ulp
+
+    return max(judged.measures.values(), key=size, default=None)

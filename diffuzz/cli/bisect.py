@@ -1,0 +1,170 @@
+"""``diffuzz bisect``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from diffuzz import discovery
+from diffuzz.cli import options, streams
+from diffuzz.errors import UsageError
+
+if TYPE_CHECKING:
+    from diffuzz.arch import Arch
+    from diffuzz.bisect.question import Question
+    from diffuzz.casefile import CaseFile
+    from diffuzz.target import Target
+
+EXIT_SAME = 1
+EXIT_UNKNOWN = 3
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The user's choices of one bisect."""
+
+    good: str
+    bad: str
+    repo: str | None
+    executor: str
+    time_limit: float
+    target_folders: tuple[str, ...]
+    fresh: bool
+    blame: bool
+
+
+@click.command("bisect")
+@click.argument("file", metavar="FINDING.yaml")
+@click.option("--good", required=True, metavar="REV", help="A revision without the behaviour.")
+@click.option("--bad", required=True, metavar="REV", help="A revision with it; may be the older.")
+@options.repo
+@options.arch
+@options.executor
+@click.option("--json", "json_file", metavar="FILE", help="Write the result as JSON; - for stdout.")
+@click.option("--fresh", is_flag=True, help="Run everything again, whatever is remembered.")
+@click.option("--blame/--no-blame", default=True, help="Name the definitions in the culprit.")
+@options.time_limit
+@options.target_folders
+def command(
+    file: str,
+    good: str,
+    bad: str,
+    repo: str | None,
+    archs: tuple[str, ...],
+    executor: str,
+    json_file: str | None,
+    fresh: bool,
+    blame: bool,
+    case_timeout: float,
+    target_folders: tuple[str, ...],
+) -> int:
+    """Find the commit that brought a finding's behaviour, or the one that fixed it.
+
+    --good and --bad may be in either order of time: where bad is the older, the answer is the
+    commit that fixed it. Two releases (pypi:X) that no repository has tags of give the two
+    releases the change lies between.
+
+    Exit code: 0 a culprit or a range was found, 1 the behaviour does not differ between the ends,
+    2 bad usage or input, 3 nothing could be told.
+    """
+    from diffuzz.arch import get_arch
+    from diffuzz.bisect.question import Question
+    from diffuzz.casefile import read_case_file
+
+    read = read_case_file(Path(file))
+    if read.signature is None:
+        raise UsageError(f"{file}: names no signature, so what to look for is not known")
+    if len(archs) > 1:
+        raise UsageError("a finding is bisected on one --arch")
+    target = discovery.load(read.target, target_folders)
+    arch = get_arch(archs[0] if archs else read.arch or target.archs[0])
+    asked = Asked(good, bad, repo, executor, case_timeout, target_folders, fresh, blame)
+    question = Question(_case(read, target), read.signature)
+    check_writable(json_file)
+    data = _bisect(asked, target, arch, question)
+    _emit(data, json_file)
+    return _exit_code(data)
+
+
+def check_writable(json_file: str | None, option: str = "--json") -> None:
+    """Fail before the work, not after it."""
+    if json_file in (None, "-"):
+        return
+    path = Path(str(json_file)).resolve()
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK) or path.is_dir():
+        raise UsageError(f"{option} {json_file}: cannot be written there")
+
+
+def _case(read: CaseFile, target: Target) -> Any:
+    case = read.case(target.axes)
+    excluded = target.allowed(case)
+    if excluded is not None:
+        raise UsageError(f"{read.path}: the contract excludes this case: {excluded}")
+    return case
+
+
+def _bisect(asked: Asked, target: Target, arch: Arch, question: Question) -> dict[str, Any]:
+    from diffuzz.bisect.blame import blame
+    from diffuzz.bisect.data import bisected
+    from diffuzz.bisect.finding import bisect_finding
+    from diffuzz.bisect.log import open_log
+    from diffuzz.bisect.row import open_row
+    from diffuzz.devices import choose_executor
+    from diffuzz.verdicts import Judge
+
+    started = time.monotonic()
+    progress = streams.download_progress()
+    row = open_row(asked.good, asked.bad, target, arch, asked.repo, progress=progress)
+    walked = time.monotonic()
+    with Judge(
+        target,
+        arch,
+        choose_executor(asked.executor),
+        asked.target_folders,
+        time_limit=asked.time_limit,
+        remember=not asked.fresh,
+    ) as judge:
+        inputs = {
+            **judge.identity,
+            "case": question.case.id,
+            "signature": question.signature,
+            "direction": row.direction.value,
+            "variants": [variant.key for variant in row.history.variants],
+        }
+        with open_log(inputs, fresh=asked.fresh) as log:
+            found = bisect_finding(row, question, judge, log)
+        data = bisected(found)
+        if asked.blame:
+            data["blame"] = blame(found, judge)
+        data["runs"] = {"run": judge.runs, "remembered": judge.recalled + log.recalled}
+    data["seconds"] = {
+        "history": round(walked - started, 3),
+        "total": round(time.monotonic() - started, 3),
+    }
+    return data
+
+
+def _emit(data: dict[str, Any], json_file: str | None) -> None:
+    from diffuzz.report.bisect_text import lines
+
+    text = json.dumps(data, indent=2) + "\n"
+    if json_file == "-":
+        sys.stdout.write(text)
+        return
+    if json_file is not None:
+        Path(json_file).write_text(text)
+    for line in lines(data):
+        click.echo(line)
+
+
+def _exit_code(data: dict[str, Any]) -> int:
+    if data["culprit"] is not None or data["range"] is not None:
+        return 0
+    return {"same": EXIT_SAME, "unknown": EXIT_UNKNOWN}.get(data["outcome"], 2)
