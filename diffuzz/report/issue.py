@@ -143,12 +143,14 @@ def _picture(finding: dict[str, Any]) -> Iterator[str]:
 
 def _case(report: dict[str, Any], finding: dict[str, Any]) -> Iterator[str]:
     name = clean(f"{finding['id']}.yaml")
-    words = ["diffuzz", "replay", name, *_revision_words(report, finding)]
+    words = [name, *_revision_words(report, finding)]
     yield "### Reproduce"
     yield f"The simplest case that shows it. Save as {code(name)}:"
     yield fence(_yaml(finding), "yaml", limit=20_000)
     yield "Then, without installing vLLM (exit code 1 while it is wrong, 0 once it is right):"
-    yield fence(shlex.join(words), "sh")
+    yield fence(shlex.join(["diffuzz", "replay", *words]), "sh")
+    yield "For one Python file that needs torch and triton alone:"
+    yield fence(shlex.join(["diffuzz", "reproducer", *words]), "sh")
 
 
 def _revision_words(report: dict[str, Any], finding: dict[str, Any]) -> list[str]:

@@ -218,7 +218,7 @@ def _histogram(size: Tensor, wrong: Tensor, ulps: bool) -> list[dict[str, Any]]:
     place = torch.bucketize(size, torch.tensor(ends, dtype=torch.float64))
     place = torch.where(size.isfinite(), place, len(ends) + 1)
     labels = [_end(ends, k, ulps) for k in range(len(ends))]
-    labels += [f"> {ends[-1]:g}", "not finite"]
+    labels += [f"> {labels[-1].removeprefix('≤ ')}", "not finite"]
     counts = torch.bincount(place, minlength=len(labels)).tolist()
     bad = torch.bincount(place[wrong], minlength=len(labels)).tolist()
     used = max((k for k in range(len(ends) + 1) if counts[k]), default=0)
@@ -227,8 +227,10 @@ def _histogram(size: Tensor, wrong: Tensor, ulps: bool) -> list[dict[str, Any]]:
 
 
 def _end(ends: list[float], k: int, ulps: bool) -> str:
+    if ends[k] > 1024:
+        return f"≤ 2^{int(math.log2(ends[k]))}"
     if k and (ulps or ends[k] - ends[k - 1] > 1):
-        return f"≤ {ends[k]:,.12g}"
+        return f"≤ {ends[k]:,g}"
     return f"{ends[k]:g}"
 
 

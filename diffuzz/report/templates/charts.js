@@ -72,22 +72,23 @@ function histogram(errors) {
 
 function rank(label) {
   if (label === "not finite") return Infinity;
-  const number = parseFloat(label.replace(/[^0-9.e+]/g, ""));
+  const [base, power] = label.replace(/[^0-9.^]/g, "").split("^").map(Number);
+  const number = power === undefined ? base : base ** power;
   return label.startsWith(">") ? number * 2 : number;
 }
 
 /** One error map: a cell for each character, cells of one level joined into one path. */
 function heat(map, title) {
   const rows = map.cells, tall = rows.length, wide = Math.max(1, ...rows.map((row) => row.length));
-  const size = Math.max(4, Math.min(18, Math.floor(360 / wide), Math.floor(300 / tall)));
-  const width = wide * size, height = tall * size;
+  const [across, down] = [[360, wide], [300, tall]].map(([room, n]) => Math.max(4, Math.min(18, Math.floor(room / n))));
+  const width = wide * across, height = tall * down;
   const paths = {};
   rows.forEach((row, y) => {
     for (let x = 0; x < row.length;) {
       let end = x + 1;
       while (end < row.length && row[end] === row[x]) end += 1;
       const level = /[0-9]/.test(row[x]) ? `h${row[x]}` : "hx";
-      paths[level] = (paths[level] || "") + `M${x * size} ${y * size}h${(end - x) * size}v${size}h${(x - end) * size}z`;
+      paths[level] = (paths[level] || "") + `M${x * across} ${y * down}h${(end - x) * across}v${down}h${(x - end) * across}z`;
       x = end;
     }
   });
@@ -120,17 +121,16 @@ function meter(parts, total) {
   return bar;
 }
 
-/** Revisions in order, one dot each, coloured by verdict. */
+/** Revisions in order, one dot each, coloured by verdict; they wrap like words. */
 function dots(entries) {
-  const step = Math.max(6, Math.min(26, Math.floor(1040 / entries.length))), across = Math.max(1, Math.floor(1040 / step));
-  const lines = Math.ceil(entries.length / across), width = Math.min(entries.length, across) * step;
-  return draw("svg", {
-    viewBox: `0 0 ${width} ${lines * 26}`, width, role: "img",
-    "aria-label": `${entries.length} commits from ${entries[0].date.slice(0, 10)} to ${entries[entries.length - 1].date.slice(0, 10)}; the table has each`,
-  }, entries.map((entry, k) => draw("circle", {
-    cx: (k % across) * step + step / 2, cy: Math.floor(k / across) * 26 + 13, r: Math.min(7, step / 2 - 1),
+  const day = (entry) => entry.date.slice(0, 10);
+  return make("div", {
+    class: "dots", role: "img",
+    "aria-label": `${entries.length} commits from ${day(entries[0])} to ${day(entries[entries.length - 1])}; the table below has each`,
+  }, entries.map((entry) => make("i", {
     class: `dot ${verdictClass(entry.verdict)}`,
-  }, draw("title", null, `${entry.date.slice(0, 10)} ${entry.commit.slice(0, 12)} ${entry.subject}: ${entry.verdict}`))));
+    title: `${day(entry)} ${entry.commit.slice(0, 12)} ${entry.subject}: ${entry.verdict}`,
+  })));
 }
 
 function verdictClass(verdict) {

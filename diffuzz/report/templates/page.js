@@ -71,7 +71,7 @@ function overview() {
     return [make("strong", null, item.name), item.arch, item.executor, make("span", { class: "mono" }, slices(item.slices)),
       count(item.cases), count(agree), count(differ), count(unknown),
       item.cases ? meter([["agree", agree], ["differ", differ], ["unknown", unknown]], item.cases) : "not tested",
-      number(Math.round(item.seconds * 10) / 10)];
+      count(Math.round(item.seconds * 10) / 10)];
   })));
 }
 
@@ -119,7 +119,7 @@ function measures(finding) {
   const value = (side, name) => both[side] && both[side][name] !== null && both[side][name] !== undefined ? number(both[side][name]) : "–";
   return make("div", { class: "picture" }, make("h4", null, `How wrong: ${finding.aspect}`),
     table([text(""), figure("baseline"), figure("candidate")], names.map((name, k) =>
-      [labels[k], value("baseline", name), value("candidate", name)]), "measures"));
+      [labels[k], value("baseline", name), value("candidate", name)]).filter((row) => row[1] !== "–" || row[2] !== "–"), "measures"));
 }
 
 function pictures(finding) {
@@ -266,7 +266,8 @@ function timeline() {
   const measured = (value) => value === null || value === undefined ? "–" : typeof value === "object" && !Array.isArray(value) ?
     Object.entries(value).filter(([, part]) => part !== null).map(([name, part]) => `${name} ${number(part)}`).join(", ") : number(value);
   at("line").append(make("div", { class: "key" }, key.map(([label, name]) => make("span", null, make("i", { class: name }), label))),
-    make("div", { class: "card empty dots" }, dots(entries)),
+    make("div", { class: "card line-box" }, dots(entries),
+      make("p", { class: "subtle ends" }, make("span", null, entries[0].date.slice(0, 10)), make("span", null, entries[entries.length - 1].date.slice(0, 10)))),
     make("details", { class: "card space" }, make("summary", null, `All ${plural(entries.length, "commit")}`),
       make("div", { class: "inner" }, table([text("date"), text("commit"), text("subject"), text("verdict"), text("measure")], entries.map((entry) =>
         [entry.date.slice(0, 10), make("code", null, entry.commit.slice(0, 12)), entry.subject, entry.verdict, measured(entry.measure)])))));
