@@ -47,6 +47,9 @@ _COMMON_FLAGS = [
 ]
 
 
+_UNDEFINED_CUDA = re.compile(r"undefined reference to [`'‘](cu\w+)['’]")
+
+
 @dataclass(frozen=True)
 class BuiltLibrary:
     """``seconds`` is what compiling took, 0 if nothing had to be compiled."""
@@ -159,7 +162,10 @@ def _build_into(
         try:
             _compile(Path(scratch), closure, arch, compiler, sanitize)
         except NotEmulatable as error:
-            meta |= {"refused": str(error).removeprefix("not emulatable: "), "detail": error.detail}
+            meta |= {
+                "refused": str(error).removeprefix("not emulatable: "),
+                "detail": error.detail[-4000:],
+            }
         else:
             folder.mkdir()
             Path(scratch, "ops.so").replace(folder / "ops.so")
@@ -227,18 +233,27 @@ def _compile_unit(
 
 
 def _link(compiler: Compiler, scratch: Path, objects: list[Path], sanitize: bool) -> None:
+    """Link, with a refusal in the place of every CUDA function that is not emulated."""
     libraries = torch_root() / "lib"
+    # clang leaves the sanitizers' own symbols to the process, as gcc does not.
+    strict = ["-shared-libasan"] if sanitize and compiler.is_clang else ["-Wl,-z,defs"]
     command = [
-        compiler.path,
-        "-shared",
-        *(str(o) for o in objects),
-        *(SANITIZERS if sanitize else ["-Wl,-z,defs"]),
-        "-Wl,-Bsymbolic",
-        f"-L{libraries}",
-        *("-ltorch_cpu", "-ltorch", "-lc10"),
+        *(compiler.path, "-shared", *(SANITIZERS if sanitize else ()), *strict),
+        *("-Wl,-Bsymbolic", f"-L{libraries}", "-ltorch_cpu", "-ltorch", "-lc10"),
         *("-o", str(scratch / "ops.so")),
     ]
-    _run(command, scratch)
+    try:
+        _run([*command[:2], *map(str, objects), *command[2:]], scratch)
+    except NotEmulatable as error:
+        missing = sorted(set(_UNDEFINED_CUDA.findall(error.detail)))
+        if not missing:
+            raise
+        stubs = scratch / "stubs.cpp"
+        stubs.write_text(
+            "namespace diffuzz { [[noreturn]] void refuse(const char*); }\n"
+            + "".join(f'extern "C" int {n}() {{ ::diffuzz::refuse("{n}"); }}\n' for n in missing)
+        )
+        _run([*command[:2], *map(str, [*objects, stubs]), "-fPIC", *command[2:]], scratch)
 
 
 def _run(command: list[str], scratch: Path) -> None:
@@ -249,7 +264,7 @@ def _run(command: list[str], scratch: Path) -> None:
     except subprocess.TimeoutExpired:
         raise NotEmulatable(f"compiling takes more than {TIME_LIMIT} s") from None
     if done.returncode != 0:
-        raise NotEmulatable(_first_problem(done.stderr, scratch), done.stderr[-4000:])
+        raise NotEmulatable(_first_problem(done.stderr, scratch), done.stderr)
 
 
 def _first_problem(stderr: str, scratch: Path) -> str:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import platform
 import posixpath
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -30,11 +32,13 @@ _ASAN_OPTIONS = (
 _UBSAN_OPTIONS = "halt_on_error=0:print_stacktrace=0"
 _SANITIZER_ERROR = re.compile(r"ERROR: AddressSanitizer:? (?P<what>[\w-]+)")
 _ACCESS = re.compile(r"^(?P<access>READ|WRITE) of size (?P<size>\d+)", re.M)
+# Some name files where they were compiled: below a scratch folder.
 _FRAME = re.compile(
-    r"^\s*#\d+ 0x[0-9a-f]+ in (?P<function>.*?) (?P<file>csrc/\S+?):(?P<line>\d+)", re.M
+    r"^\s*#\d+ 0x[0-9a-f]+ in (?P<function>.*?) (?:\S*?/)?(?P<file>csrc/\S+?):(?P<line>\d+)",
+    re.M,
 )
-_UNDEFINED = re.compile(  # UBSan names files where they were compiled, in a scratch folder
-    r"^(?:[^\s:]*/src/)?(?P<file>csrc/\S+?):(?P<line>\d+):(?:\d+:)? runtime error: (?P<what>.*)$",
+_UNDEFINED = re.compile(
+    r"^(?:[^\s:]*?/)?(?P<file>csrc/\S+?):(?P<line>\d+):(?:\d+:)? runtime error: (?P<what>.*)$",
     re.M,
 )
 _RUNTIME = re.compile(
@@ -46,7 +50,8 @@ _RUNTIME = re.compile(
 
 @lru_cache(maxsize=4)
 def _sanitizer_library(compiler: Compiler) -> str:
-    name = "libclang_rt.asan-x86_64.so" if compiler.is_clang else "libasan.so"
+    machine = "aarch64" if platform.machine() == "arm64" else platform.machine()
+    name = f"libclang_rt.asan-{machine}.so" if compiler.is_clang else "libasan.so"
     done = subprocess.run(
         [compiler.path, f"-print-file-name={name}"], capture_output=True, text=True, check=False
     )
@@ -56,14 +61,32 @@ def _sanitizer_library(compiler: Compiler) -> str:
     return path
 
 
+def _symbolizer(compiler: Compiler) -> dict[str, str]:
+    """gcc's ASan reads line numbers itself, clang's asks a program."""
+    if not compiler.is_clang:
+        return {}
+    asked = subprocess.run(
+        [compiler.path, "-print-prog-name=llvm-symbolizer"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    path = shutil.which(asked.stdout.strip())
+    if path is None:
+        raise NoCompiler("clang++ without llvm-symbolizer: install it (llvm) or g++")
+    return {"ASAN_SYMBOLIZER_PATH": path}
+
+
 def sanitized_environment(base: Mapping[str, str]) -> dict[str, str]:
     """``base`` with what a process needs to load sanitized builds.
 
     Such a process must not have a limit on its address space. Raises :class:`NoCompiler`.
     """
-    preload = [_sanitizer_library(find_compiler()), *filter(None, [base.get("LD_PRELOAD")])]
+    compiler = find_compiler()
+    preload = [_sanitizer_library(compiler), *filter(None, [base.get("LD_PRELOAD")])]
     return {
         **base,
+        **_symbolizer(compiler),
         "LD_PRELOAD": " ".join(preload),
         "ASAN_OPTIONS": _ASAN_OPTIONS,
         "UBSAN_OPTIONS": _UBSAN_OPTIONS,

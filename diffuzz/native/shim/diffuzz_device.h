@@ -84,18 +84,21 @@ void __stcs(T* p, T value) {
 }
 inline void __threadfence() {}
 inline void __threadfence_block() {}
-template <class T>
-T atomicAdd(T* p, T value) {
-  T const old = *p;
-  *p = old + value;
-  return old;
-}
-template <class T>
-T atomicMax(T* p, T value) {
-  T const old = *p;
-  *p = std::max(old, value);
-  return old;
-}
+#define DIFFUZZ_ATOMIC(NAME, RESULT) \
+  template <class T, class V>        \
+  T NAME(T* p, V v) {                \
+    T const old = *p, value = v;     \
+    *p = RESULT;                     \
+    return old;                      \
+  }
+DIFFUZZ_ATOMIC(atomicAdd, old + value)
+DIFFUZZ_ATOMIC(atomicSub, old - value)
+DIFFUZZ_ATOMIC(atomicMax, std::max(old, value))
+DIFFUZZ_ATOMIC(atomicMin, std::min(old, value))
+DIFFUZZ_ATOMIC(atomicExch, value)
+DIFFUZZ_ATOMIC(atomicAnd, old & value)
+DIFFUZZ_ATOMIC(atomicOr, old | value)
+#undef DIFFUZZ_ATOMIC
 template <class T>
 T atomicCAS(T* p, T expected, T value) {
   T const old = *p;
