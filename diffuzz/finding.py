@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from dataclasses import dataclass, field
+from typing import Any
 
 from diffuzz.case import Case
 from diffuzz.outcome import Location
@@ -111,7 +112,8 @@ class Finding:
     """A defect with its direction, on the case that shows it: what a user reads and keeps.
 
     ``follows`` is the id of a more telling finding that (nearly) all of this one's cases show
-    too, such as the out-of-bounds access behind a wrong result.
+    too, such as the out-of-bounds access behind a wrong result. ``extra`` holds what later steps
+    add for reports, such as how it was shrunk.
     """
 
     defect: Defect
@@ -124,6 +126,7 @@ class Finding:
     reach: tuple[str, ...] = ()
     cases_hit: int = 1
     follows: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
 
     @property
     def id(self) -> str:

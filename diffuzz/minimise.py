@@ -2,7 +2,8 @@
 
 What "the same" means: a defect with the finding's signature (as the campaign folds it) in the
 finding's direction; where any simpler case names the mistake without a rival hypothesis, only
-such cases count. What "simplest" means: :func:`diffuzz.case.sort_key`. The search itself is :mod:`diffuzz.shrink`.
+such cases count. What "simplest" means: :func:`diffuzz.case.sort_key`. The search itself is
+:mod:`diffuzz.shrink`.
 """
 
 from __future__ import annotations
@@ -13,14 +14,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
-from diffuzz.campaign import CaseResult, Job, Runner, mistake
+from diffuzz.campaign import CaseResult, Job, Runner
 from diffuzz.case import Case
 from diffuzz.errors import UsageError
 from diffuzz.finding import Defect, Direction, Finding
+from diffuzz.folding import mistake
+from diffuzz.folding import mistake
 from diffuzz.shrink import Rates, ShrinkResult, shrink
 
 # Runs that decide whether a failure that did not repeat is unsteady or gone, and keep its rate.
 UNSTEADY_RUNS = 8
+# Fewer wrong elements than this are weak evidence for a mistake that no explainer named.
+FEW_WRONG = 32
 # The campaign ends a finding's message with the flags all its cases share; a smaller case of the
 # same finding does not change those.
 _FLAGS = "; always with "
@@ -50,10 +55,15 @@ class Minimised:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a case must show to count: the mistake and its direction."""
+    """What a case must show to count: the mistake and its direction.
+
+    ``least`` wrong elements where the mistake has no name: with few of them any mistake looks
+    like any other, and shrinking must not slip from one to another.
+    """
 
     signature: str
     direction: Direction
+    least: int = 0
 
     def shown_by(self, result: CaseResult) -> list[Defect]:
         """The defects of ``result`` that are the mistake, those named for certain first."""
@@ -63,6 +73,10 @@ class Wanted:
             if direction is self.direction and mistake(defect.signature) == folded(self.signature)
         ]
         return sorted(same, key=lambda defect: not is_certain(defect))
+
+
+def _wrong(defect: Defect) -> int:
+    return 0 if defect.measure is None else defect.measure.wrong
 
 
 def folded(signature: str) -> str:
@@ -130,12 +144,20 @@ class _Search:
             if self._shows(self.start):
                 if run > 0:
                     self.repeats = max(self.repeats, UNSTEADY_RUNS)
+                self._hold_to_size()
                 return
         raise UsageError(
             f"case {self.start.id} does not show {self.wanted.signature!r} as"
             f" {self.wanted.direction.value} on {self.runner.job.arch.name} on these revisions:"
             " nothing to shrink"
         )
+
+    def _hold_to_size(self) -> None:
+        """Keep a mistake without a name from shrinking into the next best one."""
+        if self.wanted.signature.endswith(":values"):
+            shown = self.wanted.shown_by(self.results[self.start.id])
+            least = min(FEW_WRONG, max(_wrong(defect) for defect in shown))
+            self.wanted = replace(self.wanted, least=least)
 
     def _shows(self, case: Case) -> bool:
         result = self.runner.run(case)

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 
 from diffuzz.bisection import Seen
-from diffuzz.campaign import mistake
 from diffuzz.case import Case
 from diffuzz.corpus import stored_signature
 from diffuzz.finding import Defect, Judged, Measure
+from diffuzz.folding import mistake
 from diffuzz.minimise import folded
 
 _LESS_PRECISE = ":less-precise"

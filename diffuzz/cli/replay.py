@@ -90,7 +90,7 @@ def _replay(
 
 
 def _line(case_file: Any, arch: str, result: Any) -> tuple[str, str]:
-    from diffuzz.campaign import mistake
+    from diffuzz.folding import mistake
 
     where = f"{case_file.path} on {arch}"
     judged = result.candidate

@@ -14,10 +14,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from diffuzz import __version__
-from diffuzz.campaign import JobResult
 from diffuzz.case import Axis
 from diffuzz.executors.native_ops import NativeOps
 from diffuzz.finding import Finding, Measure, Verdict
+from diffuzz.folding import JobResult
 from diffuzz.sources import Identity
 
 SCHEMA = 1

@@ -101,6 +101,8 @@ def _finding(group: list[dict[str, Any]], console: Console) -> None:
     lines.append(f"case {first['case']['id']}: {_values(first['case'])}")
     if first["backends"]:
         lines.append(f"backends reached: {', '.join(first['backends'])}")
+    if first["known"]:
+        lines.append(f"corpus: {first['known']['text']}")
     lines.append(f"reproduce: {first['reproduce']}")
     width = console.width if console.is_terminal else _UNWRAPPED
     for line in lines:
