@@ -33,28 +33,8 @@ def roundings(fmt: FloatFormat, overflow: Overflow | None) -> list[Rounding]:
         (f for f in FORMATS.values() if f is not fmt),
         key=lambda f: (-f.mantissa_bits, -f.exponent_bits, f.flavour == "fnuz"),
     )
-    found = [
-        Rounding(
-            "truncated", "truncated instead of rounded", 300, apply=_truncate(fmt), narrows=True
-        ),
-        Rounding(
-            "flushed",
-            f"subnormals of {fmt.name} flushed to zero",
-            50,
-            apply=_flush(fmt),
-            narrows=True,
-        ),
-    ]
-    if fmt is not FP32:
-        found.append(
-            Rounding(
-                "flushed",
-                "subnormals of fp32 flushed to zero",
-                51,
-                apply=_flush(FP32),
-                narrows=True,
-            )
-        )
+    cut = "truncated instead of rounded"
+    found = [Rounding("truncated", cut, 300, apply=_truncate(fmt), narrows=True), *_flushed(fmt)]
     for order, other in enumerate(others):
         found += _through(other, 310 + 10 * order)
         if other.mantissa_bits < fmt.mantissa_bits:
@@ -68,6 +48,20 @@ def roundings(fmt: FloatFormat, overflow: Overflow | None) -> list[Rounding]:
                 )
             )
     return found + _other_bytes(fmt, others) + _other_overflow(fmt, overflow)
+
+
+def _flushed(fmt: FloatFormat) -> list[Rounding]:
+    """Subnormals of the output's type, or of the one it was computed in."""
+    return [
+        Rounding(
+            "flushed",
+            f"subnormals of {one.name} flushed to zero",
+            50 + order,
+            apply=_flush(one),
+            narrows=True,
+        )
+        for order, one in enumerate([fmt] if fmt is FP32 else [fmt, FP32])
+    ]
 
 
 def _through(other: FloatFormat, rank: int) -> list[Rounding]:
