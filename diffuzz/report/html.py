@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from diffuzz.report.markdown import headline
-from diffuzz.report.wording import clean, ordered, revision
+from diffuzz.report.wording import clean, is_known, notes, ordered, revision, shrunk
 
 _SCRIPTS = ("charts.js", "page.js")
 
@@ -54,7 +54,11 @@ def _embedded(report: dict[str, Any]) -> str:
         **report,
         "headline": headline(report),
         "names": {side: revision(report[side]) for side in ("baseline", "candidate")},
-        "findings": ordered(report["findings"]),
+        "findings": [
+            {**item, "is_known": is_known(item), "shrinking": shrunk(item)}
+            for item in ordered(report["findings"])
+        ],
+        "notes": [[f"{item['name']} on {item['arch']}", note] for item, note in notes(report)],
         "targets": [{**item, "findings": []} for item in report["targets"]],
     }
     text = json.dumps(_plain(shown), separators=(",", ":"), allow_nan=False)

@@ -14,7 +14,7 @@ import yaml
 
 from diffuzz.errors import UsageError
 from diffuzz.report.escaping import code, fence, prose, table
-from diffuzz.report.wording import clean, culprit, explanation, location, number
+from diffuzz.report.wording import clean, culprit, explanation, location, notes, number
 
 _TITLE = 120
 _SUMMARIES = {
@@ -177,4 +177,10 @@ def _yaml(finding: dict[str, Any]) -> str:
 def _environment(report: dict[str, Any], finding: dict[str, Any]) -> str:
     known = {"executor": finding["executor"], **report["environment"]}
     rows = [[prose(name), code(value)] for name, value in known.items() if value is not None]
+    here = (finding["target"], finding["arch"])
+    rows += [
+        ["note", prose(note)]
+        for item, note in notes(report)
+        if (item["name"], item["arch"]) == here
+    ]
     return table(["what", "version"], rows)

@@ -12,7 +12,7 @@ from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
-from diffuzz.report.wording import clean, covers, facts, ordered, plural, revision
+from diffuzz.report.wording import clean, facts, is_red, ordered, plural, revision
 
 # Kinds where the run did not come to an end: an error rather than a failed check.
 _ERRORS = {"crash", "hang", "compile"}
@@ -20,7 +20,8 @@ _MESSAGE = 500
 
 
 def junit(report: dict[str, Any], fail_on: str = "regression") -> str:
-    """The document. Findings that ``fail_on`` does not cover pass, with their text as output."""
+    """The document. Findings that ``fail_on`` does not cover, and those the corpus has as
+    known, pass with their text as output."""
     suites = [_suite(report, item, fail_on) for item in report["targets"]]
     root = Element("testsuites", {"name": "diffuzz", **_sums(suites)})
     root.set("time", _seconds(sum(item["seconds"] for item in report["targets"])))
@@ -66,6 +67,9 @@ def _properties(report: dict[str, Any], item: dict[str, Any]) -> Iterator[tuple[
     yield "executor", clean(item["executor"])
     for side, value in item["slices"].items():
         yield f"slice.{side}", clean(value or "none")
+    for name, side in item.get("native", {}).items():
+        if side["note"]:
+            yield f"native.{clean(name)}", clean(side["note"])
     for name, version in report["environment"].items():
         if version is not None:
             yield f"environment.{clean(name)}", clean(version)
@@ -106,7 +110,7 @@ def _finding(suite: str, finding: dict[str, Any], fail_on: str) -> Element:
             *(f"{label}: {text}" for label, text in facts(finding)),
         ]
     )
-    if covers(fail_on, finding["direction"]):
+    if is_red(fail_on, finding):
         tag = "error" if finding["kind"] in _ERRORS else "failure"
         SubElement(test, tag, type=finding["kind"], message=message).text = body
     else:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from diffuzz.report.escaping import code, fence, prose, table
-from diffuzz.report.wording import DIRECTIONS, facts, ordered, plural, revision
+from diffuzz.report.wording import DIRECTIONS, facts, is_known, notes, ordered, plural, revision
 
 _FINDINGS = 50
 _MESSAGE = 2000
@@ -23,15 +23,23 @@ def markdown(report: dict[str, Any]) -> str:
 
 
 def headline(report: dict[str, Any]) -> str:
-    """The run in one line, such as ``1 regression, 2 fixed``."""
-    counts = dict.fromkeys(DIRECTIONS, 0)
+    """The run in one line, such as ``1 regression, 2 fixed``. What the corpus knows and what only
+    follows from another finding is counted by itself."""
+    counts, known, following = dict.fromkeys(DIRECTIONS, 0), 0, 0
     for finding in report["findings"]:
-        counts[finding["direction"]] += 1
+        if is_known(finding):
+            known += 1
+        elif finding.get("follows"):
+            following += 1
+        else:
+            counts[finding["direction"]] += 1
     said = [
         plural(count, "regression") if name == "regression" else f"{count:,} {DIRECTIONS[name]}"
         for name, count in counts.items()
         if count
     ]
+    said += [f"{known:,} known"] if known else []
+    said += [f"{following:,} that follow{'s' * (following == 1)}"] if following else []
     judged = sum(
         item["verdicts"]["agree"] + item["verdicts"]["differ"] for item in report["targets"]
     )
@@ -47,6 +55,12 @@ def _blocks(report: dict[str, Any]) -> Iterator[str]:
         f"{code(revision(report['candidate']))}, seed {report['seed']}."
     )
     yield _targets(report)
+    said = [
+        f"- {code(item['name'])} on {code(item['arch'])}: {prose(note)}"
+        for item, note in notes(report)
+    ]
+    if said:
+        yield "\n".join(said)
     findings = ordered(report["findings"])
     for finding in findings[:_FINDINGS]:
         yield from _finding(finding)

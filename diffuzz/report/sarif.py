@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from diffuzz.finding import Kind
-from diffuzz.report.wording import clean, facts, ordered, plural, revision
+from diffuzz.report.wording import clean, facts, is_known, notes, ordered, plural, revision
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -95,7 +95,8 @@ def _invocation(report: dict[str, Any]) -> dict[str, Any]:
             _notification(item, reason, count)
             for item in report["targets"]
             for reason, count in item["unknown_reasons"].items()
-        ],
+        ]
+        + [_note(item, note) for item, note in notes(report)],
     }
     started = _utc(report["started"])
     if started is not None:
@@ -119,6 +120,18 @@ def _notification(item: dict[str, Any], reason: str, count: int) -> dict[str, An
     return {"level": "warning", "message": {"text": text}}
 
 
+def _note(item: dict[str, Any], note: str) -> dict[str, Any]:
+    text = clean(f"{item['name']} on {item['arch']}: {note}")
+    return {"level": "note", "message": {"text": text}}
+
+
+def _suppressions(finding: dict[str, Any]) -> list[dict[str, Any]]:
+    """A finding that the corpus has as known is shown, but asks nobody to act."""
+    if not is_known(finding):
+        return []
+    return [{"kind": "external", "justification": clean(finding["known"]["text"])}]
+
+
 def _result(finding: dict[str, Any], kinds: list[str]) -> dict[str, Any]:
     direction, kind = finding["direction"], finding["kind"]
     signature = clean(finding["signature"])
@@ -132,6 +145,7 @@ def _result(finding: dict[str, Any], kinds: list[str]) -> dict[str, Any]:
         "level": _LEVELS[direction],
         "baselineState": _STATES[direction],
         "message": {"text": "\n".join(lines)},
+        "suppressions": _suppressions(finding),
         "locations": _locations(finding["location"]),
         "occurrenceCount": max(1, finding["cases_hit"]),
         # The second is the name under which GitHub tracks a result while lines move.

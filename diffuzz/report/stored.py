@@ -25,6 +25,8 @@ _BINS = [{"label": str, "count": int, "wrong": int}]
 _MAPS = [{"rows": str, "cols": str, "cells": [str]}]
 _ERRORS = {"unit": str, "shape": [int], "histogram": _BINS, "maps": _MAPS, "note?": _TEXT}
 _CULPRIT = {"commit": str, "date?": _TEXT, "subject?": _TEXT, "pr?": (int, str, None)}
+_RATES = {"runs": int, "before": int, "after": int}
+_SHRUNK = {"tried": int, "complete?": bool, "why?": _TEXT, "rates?": (_RATES, None)}
 _FINDING = {
     "id": str,
     "kind": {kind.value for kind in Kind},
@@ -35,7 +37,7 @@ _FINDING = {
     "target": str,
     "arch": str,
     "executor": str,
-    "case": {"id": str, "seed": int, "values": dict},
+    "case": {"id": str, "seed": int, "values": dict, "off_default?": [str]},
     "cases_hit": int,
     "measure": {"baseline": (dict, None), "candidate": (dict, None)},
     "explanation": ({"text": str, "share": (int, float)}, None),
@@ -44,6 +46,9 @@ _FINDING = {
     "reproduce": str,
     "errors?": ({"baseline": (_ERRORS, None), "candidate": (_ERRORS, None)}, None),
     "culprit?": (_CULPRIT, None),
+    "follows?": _TEXT,
+    "known?": ({"red": bool, "text": str}, None),
+    "shrunk?": (_SHRUNK, None),
 }
 _COVERED = [{"value": str, "count": int, "differ?": int}]
 _AXIS = {"name": str, "default": str, "parts": [{"of": str, "values": _COVERED}]}
@@ -60,6 +65,7 @@ _TARGET = {
     "seconds": (int, float),
     "coverage?": ({"cases": int, "axes": [_AXIS], "pairs": _PAIRS}, None),
     "target_archs?": [str],
+    "native?": {str: {"note": str}},
 }
 _REPORT = {
     "schema": int,
@@ -164,7 +170,14 @@ def _is(item: object, wanted: Any) -> bool:
 def _name(shape: Any) -> str:
     if isinstance(shape, (dict, list)):
         return "a mapping" if isinstance(shape, dict) else "a list"
-    names = {str: "text", int: "an integer", float: "a number", dict: "a mapping", None: "null"}
+    names = {
+        bool: "true or false",
+        str: "text",
+        int: "an integer",
+        float: "a number",
+        dict: "a mapping",
+        None: "null",
+    }
     return names.get(shape, str(shape))
 
 

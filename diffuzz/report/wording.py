@@ -46,15 +46,27 @@ def clean(text: object, limit: int | None = None, *, lines: bool = False) -> str
     return shown
 
 
-def covers(fail_on: str, direction: str) -> bool:
-    """Whether a finding of this direction is one that ``--fail-on`` makes red."""
-    return fail_on == "any" or (fail_on == "regression" and direction == "regression")
+def is_known(finding: dict[str, Any]) -> bool:
+    """Whether the corpus has the finding as known, so that it is shown but not red."""
+    said = finding.get("known")
+    return said is not None and not said["red"]
+
+
+def is_red(fail_on: str, finding: dict[str, Any]) -> bool:
+    """Whether ``--fail-on`` makes this finding a failure, by the rule of the exit code."""
+    if is_known(finding):
+        return False
+    return fail_on == "any" or (fail_on == "regression" and finding["direction"] == "regression")
 
 
 def ordered(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Findings in the order of reading: regressions, latent ones, fixed ones."""
+    """Findings in the order of reading: regressions, latent ones, fixed ones; of each, those that
+    only follow from another last."""
     order = list(DIRECTIONS)
-    return sorted(findings, key=lambda item: order.index(item["direction"]))
+    return sorted(
+        findings,
+        key=lambda item: (order.index(item["direction"]), item.get("follows") is not None),
+    )
 
 
 def plural(count: int, word: str) -> str:
@@ -86,8 +98,40 @@ def value(item: object) -> str:
 
 
 def case(finding: dict[str, Any]) -> str:
-    values = finding["case"]["values"].items()
-    return " ".join(f"{clean(name)}={value(item).replace(' ', '')}" for name, item in values)
+    """The values of the case that are off their defaults, where the run says which are."""
+    values = finding["case"]["values"]
+    moved = finding["case"].get("off_default")
+    shown = [
+        f"{clean(name)}={value(item).replace(' ', '')}"
+        for name, item in values.items()
+        if moved is None or name in moved
+    ]
+    return " ".join(shown) or "every axis at its default"
+
+
+def shrunk(finding: dict[str, Any]) -> str | None:
+    """What shrinking came to, if it was asked for."""
+    found = finding.get("shrunk")
+    if not found:
+        return None
+    if found.get("why"):
+        return clean(found["why"])
+    said = f"{plural(found['tried'], 'case')} tried"
+    if not found.get("complete", True):
+        said += ", stopped when its time was up"
+    rates = found.get("rates")
+    if rates:
+        said += f"; fails in {rates['after']} of {rates['runs']} runs"
+    return said
+
+
+def notes(report: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
+    """What stood in for the real thing in a target's runs, such as a model of a native op."""
+    return [
+        (item, clean(note))
+        for item in report["targets"]
+        for note in sorted({side["note"] for side in item.get("native", {}).values()} - {""})
+    ]
 
 
 def culprit(finding: dict[str, Any]) -> str | None:
@@ -102,7 +146,7 @@ def culprit(finding: dict[str, Any]) -> str | None:
 
 def facts(finding: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """What there is to say of a finding below its message, as (label, text)."""
-    place, commit = location(finding), culprit(finding)
+    place, commit, smaller = location(finding), culprit(finding), shrunk(finding)
     if place:
         yield "at", place
     yield "case", f"{clean(finding['case']['id'])}: {case(finding)}"
@@ -112,6 +156,12 @@ def facts(finding: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "backends reached", clean(", ".join(finding["backends"]))
     if commit:
         yield "culprit", commit
+    if finding.get("follows"):
+        yield "follows from", clean(finding["follows"])
+    if finding.get("known"):
+        yield "corpus", clean(finding["known"]["text"])
+    if smaller:
+        yield "shrunk", smaller
     yield "reproduce", clean(finding["reproduce"])
 
 

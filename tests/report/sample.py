@@ -26,6 +26,7 @@ def target(name: str = "gather", arch: str = "gfx942", **changes: Any) -> dict[s
         "cases": 40,
         "verdicts": {"agree": 30, "differ": 10, "unknown": 0},
         "unknown_reasons": {},
+        "native": {"baseline": {"note": ""}, "candidate": {"note": ""}},
         "findings": [],
         "seconds": 1234.5678,
     }
@@ -94,7 +95,15 @@ def usual() -> dict[str, Any]:
             unknown_reasons={"unsupported op tt.dot_scaled": 2},
             verdicts={"agree": 28, "differ": 10, "unknown": 2},
         ),
-        target("decode", "sm90", findings=[finding(4, "both", target="decode", arch="sm90")]),
+        target(
+            "decode",
+            "sm90",
+            findings=[finding(4, "both", target="decode", arch="sm90")],
+            native={
+                "baseline": {"note": ""},
+                "candidate": {"note": "cat_op is a model, not built"},
+            },
+        ),
         target(
             "decode",
             "sm100",
@@ -123,6 +132,9 @@ def hostile() -> dict[str, Any]:
         explanation={"hypothesis": HOSTILE, "text": HOSTILE, "share": 0.5},
         culprit={"commit": HOSTILE, "date": HOSTILE, "subject": HOSTILE, "pr": HOSTILE},
         case={"id": HOSTILE, "target": HOSTILE, "seed": 0, "values": {HOSTILE: HOSTILE}},
+        follows=HOSTILE,
+        known={"red": True, "text": HOSTILE},
+        shrunk={"tried": 0, "why": HOSTILE},
         measure={
             "baseline": None,
             "candidate": {"max_ulp": float("inf"), "expected": HOSTILE, "first": [HOSTILE]},
@@ -159,6 +171,7 @@ def hostile() -> dict[str, Any]:
             findings=[bad],
             slices={"baseline": HOSTILE, "candidate": HOSTILE},
             unknown_reasons={HOSTILE: 1},
+            native={"baseline": {"note": HOSTILE}, "candidate": {"note": HOSTILE}},
             coverage=covered,
             target_archs=[HOSTILE, "another"],
         ),

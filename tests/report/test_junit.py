@@ -44,6 +44,13 @@ def test_never_fails_nothing_but_still_tells():
     assert "number 2" in "".join(root.itertext())
 
 
+def test_what_the_corpus_knows_passes_and_is_still_shown():
+    known = {"entry": "x", "red": False, "text": "known until 2030-01-01: accepted"}
+    root = parsed(sample.report(sample.target(findings=[sample.finding(1, known=known)])), "any")
+    assert not list(root.iter("failure"))
+    assert "corpus: known until 2030-01-01: accepted" in "".join(root.itertext())
+
+
 def test_what_could_not_be_told_is_skipped_never_passed():
     root = parsed(sample.usual())
     found = outcomes(root)

@@ -105,6 +105,17 @@ def test_headlines():
     assert said(verdicts={"agree": 0, "differ": 0, "unknown": 4}) == "nothing could be tested"
     assert said(sample.finding(1, "fixed")) == "no regression, 1 fixed"
     assert said(sample.finding(1)) == "1 regression"
+    known = sample.finding(2, known={"red": False, "text": "known"})
+    follows = sample.finding(3, follows="gather-wrong-result-00000001")
+    assert said(sample.finding(1), known, follows) == "1 regression, 1 known, 1 that follows"
+    assert said(known) == "no regression, 1 known"
+
+
+def test_what_stood_in_for_the_real_thing_is_said():
+    assert "- `decode` on `sm90`: cat_op is a model, not built" in markdown(sample.usual())
+    report = sample.usual()
+    text = issue(report, find(report, "gather-wrong-result-00000004"))
+    assert "| note | cat_op is a model, not built |" in text
 
 
 def test_a_summary_of_many_findings_stays_within_what_github_takes():

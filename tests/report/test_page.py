@@ -257,6 +257,24 @@ def test_text_has_contrast(page: Page, dark: bool):
 
 
 @pytest.mark.browser
+def test_known_and_following_findings_are_marked(chromium: Any, run_folder: Path):
+    known = sample.finding(1, known={"red": False, "text": "known until 2030-01-01"})
+    root, after = sample.finding(2, "both"), sample.finding(3, "both")
+    after["follows"] = root["id"]
+    report = sample.report(sample.target(findings=[known, after, root]))
+    page = Page(chromium, run_folder, report).open()
+    page.open_all()
+    assert page.shown() == [known["id"], root["id"], after["id"]]
+    assert page.run("return document.querySelector('.top').classList.contains('both')")
+    text = page.run("return document.getElementById('list').innerText")
+    assert "known until 2030-01-01" in text
+    assert "Follows from another" in text
+    page.run("document.querySelector('.facts a').click()")
+    assert page.run("return location.hash") == f"#{root['id']}"
+    assert page.complaints() == []
+
+
+@pytest.mark.browser
 def test_three_hundred_findings_stay_usable(chromium: Any, run_folder: Path):
     findings = [sample.finding(k, ["regression", "fixed"][k % 2]) for k in range(300)]
     page = Page(chromium, run_folder, sample.report(sample.target(findings=findings))).open()

@@ -79,10 +79,21 @@ def test_a_fingerprint_outlives_a_moved_line_and_a_new_message():
 
 def test_what_could_not_be_told_is_a_notification():
     notes = run(sample.usual())["invocations"][0]["toolExecutionNotifications"]
-    assert [note["message"]["text"] for note in notes] == [
-        "could not tell: gather on gfx942: 2 cases: unsupported op tt.dot_scaled",
-        "could not tell: decode on sm100: not tested: new parameter rope_scale",
+    assert [(note["level"], note["message"]["text"]) for note in notes] == [
+        ("warning", "could not tell: gather on gfx942: 2 cases: unsupported op tt.dot_scaled"),
+        ("warning", "could not tell: decode on sm100: not tested: new parameter rope_scale"),
+        ("note", "decode on sm90: cat_op is a model, not built"),
     ]
+
+
+def test_what_the_corpus_knows_is_suppressed_with_its_reason():
+    known = {"entry": "x", "red": False, "text": "known until 2030-01-01: accepted"}
+    items = [sample.finding(1, known=known), sample.finding(2, known={**known, "red": True})]
+    found = by_signature(sample.report(sample.target(findings=items)))
+    assert found["wrong-result:value:sign-1"]["suppressions"] == [
+        {"kind": "external", "justification": "known until 2030-01-01: accepted"}
+    ]
+    assert found["wrong-result:value:sign-2"]["suppressions"] == []
 
 
 def test_a_run_that_judged_nothing_was_not_successful():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from diffuzz.report.wording import clean, covers, number, value
+from diffuzz.report.wording import case, clean, is_red, number, shrunk, value
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_clean_cuts_and_counts():
 
 def test_fail_on_decides_what_is_red():
     red = {
-        (mode, way): covers(mode, way)
+        (mode, way): is_red(mode, {"direction": way})
         for mode in ("regression", "any", "never")
         for way in ("regression", "both", "fixed")
     }
@@ -43,6 +43,28 @@ def test_fail_on_decides_what_is_red():
         ("any", "both"),
         ("any", "fixed"),
     ]
+
+
+def test_what_the_corpus_knows_is_red_only_once_it_says_so():
+    finding = {"direction": "regression", "known": {"red": False, "text": "known until 2030-01-01"}}
+    assert not is_red("any", finding)
+    assert is_red("any", {**finding, "known": {"red": True, "text": "was fixed in v2"}})
+
+
+def test_a_case_shows_what_is_off_default_where_that_is_known():
+    values = {"a": 1, "b": [1, 2], "c": False}
+    assert case({"case": {"values": values}}) == "a=1 b=[1,2] c=false"
+    assert case({"case": {"values": values, "off_default": ["b"]}}) == "b=[1,2]"
+    assert case({"case": {"values": values, "off_default": []}}) == "every axis at its default"
+
+
+def test_shrinking_says_how_far_it_came():
+    assert shrunk({}) is None
+    assert shrunk({"shrunk": {"tried": 0, "why": "did not show again"}}) == "did not show again"
+    rates = {"runs": 8, "before": 5, "after": 6}
+    assert shrunk({"shrunk": {"tried": 40, "complete": False, "rates": rates}}) == (
+        "40 cases tried, stopped when its time was up; fails in 6 of 8 runs"
+    )
 
 
 def test_values_and_numbers_for_reading():

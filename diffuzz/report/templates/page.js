@@ -43,7 +43,8 @@ const figure = (label) => ({ label, number: true });
 
 function header() {
   const said = report.headline;
-  const worst = ["regression", "both", "fixed"].find((name) => report.findings.some((item) => item.direction === name));
+  const asks = report.findings.filter((item) => !item.is_known);
+  const worst = ["regression", "both", "fixed"].find((name) => asks.some((item) => item.direction === name));
   const judged = report.targets.some((item) => item.verdicts.agree + item.verdicts.differ > 0);
   document.querySelector(".top").classList.add(worst || (judged ? "clean" : "nothing"));
   at("headline").textContent = said.charAt(0).toUpperCase() + said.slice(1);
@@ -73,6 +74,7 @@ function overview() {
       item.cases ? meter([["agree", agree], ["differ", differ], ["unknown", unknown]], item.cases) : "not tested",
       count(Math.round(item.seconds * 10) / 10)];
   })));
+  at("notes").append(...report.notes.map(([where, note]) => make("p", { class: "subtle" }, `${where}: ${note}`)));
 }
 
 function slices(pair) {
@@ -87,10 +89,10 @@ function defaults(finding) {
 }
 
 function caseValues(finding) {
-  const plain = defaults(finding), values = Object.entries(finding.case.values);
-  const moved = ([name, value]) => name in plain && plain[name] !== shown(value);
+  const plain = defaults(finding), values = Object.entries(finding.case.values), off = finding.case.off_default;
+  const moved = ([name, value]) => off ? off.includes(name) : name in plain && plain[name] !== shown(value);
   return make("div", null, make("div", { class: "values" }, values.map((pair) => make("code", {
-    class: moved(pair) ? "value moved" : "value", title: moved(pair) ? `default: ${plain[pair[0]]}` : null,
+    class: moved(pair) ? "value moved" : "value", title: moved(pair) && plain[pair[0]] ? `default: ${plain[pair[0]]}` : null,
   }, `${pair[0]} = ${shown(pair[1])}`))),
   make("p", { class: "subtle" }, `id ${finding.case.id}, seed ${finding.case.seed}` +
     (values.some(moved) ? "; outlined values are off their defaults" : "")));
@@ -143,7 +145,9 @@ function findingCard(finding, open) {
     make("summary", null, make("div", { class: "line" },
       make("span", { class: `badge ${finding.direction}` }, WORDS[finding.direction]),
       make("h3", null, `${finding.kind} in ${finding.target} on ${finding.arch}`),
-      make("span", { class: "soft" }, plural(finding.cases_hit, "case"))),
+      make("span", { class: "soft" }, plural(finding.cases_hit, "case")),
+      finding.is_known ? make("span", { class: "badge plain" }, "Known") : null,
+      finding.follows ? make("span", { class: "badge plain" }, "Follows from another") : null),
     make("p", { class: "message" }, finding.message)));
   const rest = () => card.append(make("div", { class: "body" }, make("dl", { class: "facts" }, facts([
     ["Source", place ? make("code", null, `${place.file}:${place.line}${place.function ? ` in ${place.function}` : ""}`) : null],
@@ -151,6 +155,9 @@ function findingCard(finding, open) {
     ["Simplest case", caseValues(finding)],
     ["Backends reached", finding.backends.length ? finding.backends.join(", ") : null],
     ["Culprit", found ? [make("code", null, found.commit.slice(0, 12)), ` ${[found.date ? found.date.slice(0, 10) : "", found.subject, found.pr ? `#${found.pr}` : ""].filter(Boolean).join(" ")}`] : null],
+    ["Follows from", finding.follows ? make("a", { href: `#${finding.follows}` }, finding.follows) : null],
+    ["Corpus", finding.known ? finding.known.text : null],
+    ["Shrunk", finding.shrinking],
     ["Signature", make("code", null, finding.signature)],
     ["Reproduce", command(finding.reproduce)],
   ])), pictures(finding)));
