@@ -20,6 +20,7 @@ _MAX_BYTES = 256 << 20
 # for a list of it, {str: shape} for a mapping to it, or a mapping of field to shape, where a field
 # that ends in "?" may be absent. Fields that are not named are kept as they are.
 _TEXT = (str, None)
+_NUMBER = (int, float, str)  # infinities and NaN are written as text
 _REVISION = {"revision": str, "commit": _TEXT, "version?": _TEXT, "date": _TEXT}
 _BINS = [{"label": str, "count": int, "wrong": int}]
 _MAPS = [{"rows": str, "cols": str, "cells": [str]}]
@@ -78,6 +79,13 @@ _REPORT = {
     "findings": [_FINDING],
 }
 _TIMELINE = [{"commit": str, "date": str, "subject": str, "verdict": str, "measure?": object}]
+# What ``diffuzz timeline --json`` writes: variants of a slice, judged on several cases.
+_VERDICTS = [{"verdict": str, "measure": ({"max_ulp": _NUMBER}, None)}]
+_VARIANTS = {
+    "variants": [
+        {"commit?": str, "date?": str, "subject?": str, "release?": str, "verdicts": _VERDICTS}
+    ]
+}
 
 
 def read_report(folder: Path) -> dict[str, Any]:
@@ -95,9 +103,42 @@ def read_report(folder: Path) -> dict[str, Any]:
     _check(path, report, _REPORT, "")
     line = folder / "timeline.json"
     if line.is_file():
-        report["timeline"] = _read(line)
-        _check(line, report["timeline"], _TIMELINE, "")
+        report["timeline"] = _timeline(line)
     return report
+
+
+def _timeline(path: Path) -> list[dict[str, Any]]:
+    """One entry for each revision, oldest first, from a list of them or from the document of
+    ``diffuzz timeline``, where a variant is as bad as its worst case."""
+    found = _read(path)
+    if not isinstance(found, dict):
+        _check(path, found, _TIMELINE, "")
+        entries: list[dict[str, Any]] = found
+        return entries
+    _check(path, found, _VARIANTS, "")
+    return [_entry(variant) for variant in found["variants"]]
+
+
+def _entry(variant: dict[str, Any]) -> dict[str, Any]:
+    words = [cell["verdict"] for cell in variant["verdicts"]]
+    verdict = next((word for word in ("wrong", "unknown", "right") if word in words), "unknown")
+    sizes = [cell["measure"]["max_ulp"] for cell in variant["verdicts"] if cell["measure"]]
+    return {
+        "commit": variant.get("commit") or variant.get("release") or "",
+        "date": variant.get("date") or "",
+        "subject": variant.get("subject") or "",
+        "verdict": verdict,
+        "measure": {"max_ulp": max(sizes, key=_size)} if sizes else None,
+    }
+
+
+def _size(value: object) -> float:
+    """A measure as a number, however it is written; what is none is the largest."""
+    try:
+        number = float(str(value))
+    except ValueError:
+        return float("inf")
+    return float("inf") if number != number else number
 
 
 def _read(path: Path) -> Any:

@@ -38,6 +38,32 @@ def test_a_timeline_in_the_folder_is_part_of_the_report(run_folder: Path):
         read_report(run_folder)
 
 
+def test_what_the_timeline_command_writes_is_understood(run_folder: Path):
+    def variant(*cells: tuple[str, Any], **names: str) -> dict[str, Any]:
+        verdicts = [{"verdict": v, "measure": m and {"max_ulp": m}, "what": []} for v, m in cells]
+        return {**names, "slice": "x", "verdicts": verdicts}
+
+    made = {"commit": "1" * 40, "date": "2026-01-01T00:00:00", "subject": "s"}
+    document = {
+        "target": "gather",
+        "variants": [
+            variant(("right", 0.5), ("right", 0.25), **made),
+            variant(("right", 0.5), ("unknown", None), **made),
+            variant(("unknown", None), ("wrong", "inf"), ("wrong", 7.0), **made),
+            variant(release="0.20.0"),
+        ],
+    }
+    (run_folder / "timeline.json").write_text(json.dumps(document))
+    found = read_report(store(run_folder, sample.usual()))["timeline"]
+    assert [(entry["verdict"], entry["measure"]) for entry in found] == [
+        ("right", {"max_ulp": 0.5}),
+        ("unknown", {"max_ulp": 0.5}),
+        ("wrong", {"max_ulp": "inf"}),
+        ("unknown", None),
+    ]
+    assert found[3]["commit"] == "0.20.0"
+
+
 def test_no_folder_and_no_report_in_it(tmp_path: Path):
     with pytest.raises(UsageError, match="no such folder"):
         read_report(tmp_path / "absent")

@@ -121,9 +121,11 @@ function meter(parts, total) {
   return bar;
 }
 
+/** When a revision was made, or its name where it has no date. */
+const day = (entry) => entry.date.slice(0, 10) || entry.commit;
+
 /** Revisions in order, one dot each, coloured by verdict; they wrap like words. */
 function dots(entries) {
-  const day = (entry) => entry.date.slice(0, 10);
   return make("div", {
     class: "dots", role: "img",
     "aria-label": `${entries.length} commits from ${day(entries[0])} to ${day(entries[entries.length - 1])}; the table below has each`,

@@ -274,7 +274,7 @@ function timeline() {
     Object.entries(value).filter(([, part]) => part !== null).map(([name, part]) => `${name} ${number(part)}`).join(", ") : number(value);
   at("line").append(make("div", { class: "key" }, key.map(([label, name]) => make("span", null, make("i", { class: name }), label))),
     make("div", { class: "card line-box" }, dots(entries),
-      make("p", { class: "subtle ends" }, make("span", null, entries[0].date.slice(0, 10)), make("span", null, entries[entries.length - 1].date.slice(0, 10)))),
+      make("p", { class: "subtle ends" }, make("span", null, day(entries[0])), make("span", null, day(entries[entries.length - 1])))),
     make("details", { class: "card space" }, make("summary", null, `All ${plural(entries.length, "commit")}`),
       make("div", { class: "inner" }, table([text("date"), text("commit"), text("subject"), text("verdict"), text("measure")], entries.map((entry) =>
         [entry.date.slice(0, 10), make("code", null, entry.commit.slice(0, 12)), entry.subject, entry.verdict, measured(entry.measure)])))));
