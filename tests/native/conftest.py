@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 
-@pytest.fixture(scope="session", autouse=True)
-def native_cache(tmp_path_factory):
+@pytest.fixture(scope="package", autouse=True)
+def outer_cache(tmp_path_factory):
+    """The cache of the session, which the tests' own one hides."""
+    outer = os.environ.get("DIFFUZZ_CACHE")
     patch = pytest.MonkeyPatch()
     patch.setenv("DIFFUZZ_CACHE", str(tmp_path_factory.mktemp("cache")))
-    yield
+    yield outer
     patch.undo()
