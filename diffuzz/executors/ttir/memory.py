@@ -310,12 +310,14 @@ class Memory:
         single = rows.exploded(size)
         index, pids = _element(single.starts, window.origin, size), single.owner()
         values = values.reshape(-1)
-        changes = memory.index_select(0, index) != values
         ratio = size // owners.size
         fine, fine_pids = _elements(index, 1, ratio, pids)
-        if ratio > 1:
-            changes = changes.repeat_interleave(ratio)
-        clash = owners.write_clash(fine, changes, fine_pids)
+
+        def changes(lanes: Tensor) -> Tensor:
+            at = lanes // ratio
+            return memory.index_select(0, index[at]) != values[at]
+
+        clash = owners.write_clash(fine, fine_pids, changes)
         memory[index] = values
         if clash is None:
             lost = memory.index_select(0, index) != values

@@ -12,6 +12,7 @@ overlap between programs (or in part), a storage's owners are kept for each elem
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -55,7 +56,7 @@ class Owners:
     def is_clear_write(self, starts: Tensor, length: int, pids: Tensor) -> bool:
         """Note a write of rows that meets no other program's access and no row of its own.
         False if that cannot be told from spans alone; then nothing was noted."""
-        if self.writers is not None or self.readers is not None:
+        if self.writers is not None:
             return False
         met = self.written.meets(starts, length, pids)
         if met is None or self.read.meets(starts, length, pids) is None:
@@ -64,7 +65,7 @@ class Owners:
 
     def is_clear_read(self, starts: Tensor, length: int, pids: Tensor) -> bool:
         """The same for a read. Reads meet reads freely."""
-        if self.writers is not None or self.readers is not None:
+        if self.writers is not None:
             return False
         if self.written.meets(starts, length, pids) is None:
             return False
@@ -79,7 +80,6 @@ class Owners:
         """Go over to one entry for each element."""
         if self.writers is None:
             self.writers = torch.zeros(self.count, dtype=torch.int32)
-            self.readers = torch.zeros(self.count, dtype=torch.int32)
             for index, pids in self.written.elements():
                 self.writers[index] = pids + 1
             for index, pids in self.read.elements():
@@ -87,9 +87,9 @@ class Owners:
             self.written, self.read = Spans(), Spans()
 
     def note_read(self, index: Tensor, pids: Tensor) -> None:
-        readers = self.readers
-        assert readers is not None
-        mine = pids + 1
+        if self.readers is None:
+            self.readers = torch.zeros(self.count, dtype=torch.int32)
+        readers, mine = self.readers, pids + 1
         before = readers.index_select(0, index)
         readers[index] = mine
         # Lanes of several programs at one element: the last one stayed in the map.
@@ -110,21 +110,25 @@ class Owners:
             self.note_read(index, pids)
         return found
 
-    def write_clash(self, index: Tensor, changes: Tensor, pids: Tensor) -> Clash | None:
-        """A race of a write with earlier accesses, if any; notes the write. ``changes`` marks
-        lanes whose value differs from what the memory holds."""
+    def write_clash(
+        self, index: Tensor, pids: Tensor, changes: Callable[[Tensor], Tensor]
+    ) -> Clash | None:
+        """A race of a write with earlier accesses, if any; notes the write. ``changes`` tells
+        for lanes (positions) whether their value differs from what the memory holds."""
         self.enter_spans()
         assert self.writers is not None
-        assert self.readers is not None
         found = None
         for accesses, what in ((self.writers, WRITE_WRITE), (self.readers, WRITE_READ)):
+            if accesses is None or found is not None:
+                continue
             before = accesses.index_select(0, index)
-            bad = (before != 0) & (before != pids + 1) & changes
-            if bool(bad.any()):
-                at = int(bad.nonzero()[0])
+            shared = ((before != 0) & (before != pids + 1)).nonzero().squeeze(1)
+            if len(shared):
+                shared = shared[changes(shared)]
+            if len(shared):
+                at = int(shared[0])
                 other = int(before[at]) - 1 if int(before[at]) != MANY else int(pids[at])
                 found = Clash(what, int(index[at]), other, int(pids[at]))
-                break
         self.writers[index] = pids + 1
         return found
 
@@ -132,9 +136,9 @@ class Owners:
         """The same knowledge for smaller elements."""
         self.enter_spans()
         assert self.writers is not None
-        assert self.readers is not None
         ratio = self.size // size
         other = Owners(self.count * self.size, size, self.track_reads)
         other.writers = self.writers.repeat_interleave(ratio)
-        other.readers = self.readers.repeat_interleave(ratio)
+        if self.readers is not None:
+            other.readers = self.readers.repeat_interleave(ratio)
         return other

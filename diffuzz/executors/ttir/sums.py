@@ -127,12 +127,23 @@ class Rows:
         return Rows(self.starts[keep], self.length, lambda: owner()[keep])
 
 
-def neighbours(address: Sum, size: int) -> tuple[int, Tensor, Tensor] | None:
-    """Find the axis along which all programs access the same run of neighbouring elements.
+@dataclass(frozen=True)
+class Runs:
+    """All lanes of an access as runs of neighbours along ``axis``: ``starts`` has one address per
+    run (their number along that axis), each run has ``length`` elements."""
 
-    Returns (axis, address of the run's first element with that axis reduced to 1, the run's
-    offsets), or None if there is no such axis.
-    """
+    axis: int
+    starts: Tensor
+    length: int
+
+    @property
+    def is_single(self) -> bool:
+        return self.starts.shape[self.axis] == 1
+
+
+def runs_of(address: Sum, size: int) -> Runs | None:
+    """Find an axis along which all programs access the same runs of neighbouring elements of
+    ``size`` bytes; None if there is none."""
     rank = address.parts[0].dim()
     for at, part in enumerate(address.parts):
         long_axes = [d for d in range(rank) if part.shape[d] > 1]
@@ -142,8 +153,26 @@ def neighbours(address: Sum, size: int) -> tuple[int, Tensor, Tensor] | None:
         others = [p for k, p in enumerate(address.parts) if k != at]
         if part.shape[axis] < _SHORTEST_ROW or any(p.shape[axis] > 1 for p in others):
             continue
-        run = part.reshape(-1)
-        if bool((run[1:] - run[:-1] == size).all()):
-            first = part.narrow(axis, 0, 1)
-            return axis, Sum([first, *others]).total(), run
+        length = _run_length(part.reshape(-1), size)
+        if length:
+            first = split_axis(part, axis, length).select(axis + 1, 0)
+            return Runs(axis, Sum([first, *others]).total(), length)
     return None
+
+
+def split_axis(value: Tensor, axis: int, length: int) -> Tensor:
+    """View of ``value`` with ``axis`` as two axes, the second of ``length``."""
+    shape = value.shape
+    return value.view(*shape[:axis], shape[axis] // length, length, *shape[axis + 1 :])
+
+
+def _run_length(offsets: Tensor, size: int) -> int:
+    """Length of the equal runs of neighbours ``offsets`` consists of, 0 if they are short."""
+    near = offsets[1:] - offsets[:-1] == size
+    if bool(near.all()):
+        return len(offsets)
+    length = int(near.to(torch.uint8).argmin()) + 1
+    if length < _SHORTEST_ROW or len(offsets) % length:
+        return 0
+    inside = offsets.view(-1, length)
+    return length if bool((inside[:, 1:] - inside[:, :-1] == size).all()) else 0

@@ -11,7 +11,7 @@ from diffuzz.executors.ttir.frames import Frame, Value
 from diffuzz.executors.ttir.ir import Op, Type
 from diffuzz.executors.ttir.memory import Notice
 from diffuzz.executors.ttir.ops.registry import step
-from diffuzz.executors.ttir.sums import Rows, Sum, neighbours
+from diffuzz.executors.ttir.sums import Rows, Runs, Sum, runs_of, split_axis
 from diffuzz.executors.ttir.values import HOLD, RAW, broadcast, ranked, size_of
 
 if TYPE_CHECKING:
@@ -94,11 +94,10 @@ class _Load:
 
     def whole(self, address: Sum) -> Tensor:
         """All lanes are active."""
-        found = neighbours(address, self.size)
-        if found is None:
+        runs = runs_of(address, self.size)
+        if runs is None:
             return self.rows(address.total(), 1).squeeze(-1)
-        axis, starts, run = found
-        return self.rows(starts.squeeze(axis), len(run)).movedim(-1, axis)
+        return _unrun(self.rows(runs.starts, runs.length), runs.axis)
 
     def other(self) -> Tensor:
         """What inactive lanes read."""
@@ -114,26 +113,22 @@ class _Load:
             return other
         rank = len(self.kind.shape)
         address, mask = address.ranked(rank), ranked(mask, rank)
-        found = neighbours(address, self.size)
-        if found is not None:
-            axis, starts, run = found
-            if mask.shape[axis] == 1:
-                return self.masked_rows(starts, len(run), axis, mask, other)
-            count = _prefix(mask, axis)
+        runs = runs_of(address, self.size)
+        if runs is not None and mask.shape[runs.axis] == 1:
+            return self.masked_runs(runs, mask, other)
+        if runs is not None and runs.is_single:
+            count = _prefix(mask, runs.axis)
             if count:
-                got = self.rows(starts.squeeze(axis), count).movedim(-1, axis)
-                return _padded(got, other, axis, mask.shape[axis])
+                got = _unrun(self.rows(runs.starts, count), runs.axis)
+                return _padded(got, other, runs.axis, mask.shape[runs.axis])
         starts, wide = broadcast(address.total(), mask)
         return torch.where(wide, self.active(starts, wide, 1).squeeze(-1), other)
 
-    def masked_rows(
-        self, starts: Tensor, length: int, axis: int, mask: Tensor, other: Tensor
-    ) -> Tensor:
-        """The mask says the same for each row as a whole."""
-        starts, row_mask = broadcast(starts, mask)
-        squeezed = starts.squeeze(axis), row_mask.squeeze(axis)
-        got = self.active(*squeezed, length).movedim(-1, axis)
-        return torch.where(row_mask, got, other)
+    def masked_runs(self, runs: Runs, mask: Tensor, other: Tensor) -> Tensor:
+        """The mask says the same for each run as a whole."""
+        starts, run_mask = broadcast(runs.starts, mask)
+        got = _unrun(self.active(starts, run_mask, runs.length), runs.axis)
+        return torch.where(mask, got, other)
 
     def active(self, starts: Tensor, mask: Tensor, length: int) -> Tensor:
         """Rows at ``starts`` where ``mask``; other rows hold anything."""
@@ -153,6 +148,11 @@ class _Load:
             got = torch.zeros((len(flat), length), dtype=part.dtype)
             got[lanes] = part
         return got.view(*starts.shape, length)
+
+
+def _unrun(got: Tensor, axis: int) -> Tensor:
+    """Runs ``[..., runs, ..., length]`` put one after the other along ``axis``."""
+    return got.movedim(-1, axis + 1).flatten(axis, axis + 1)
 
 
 def _prefix(mask: Tensor, axis: int) -> int:
@@ -187,43 +187,41 @@ def store(run: Run, op: Op, frame: Frame) -> list[Tensor]:
         return []
     notice: Notice = run.notice(op)
     shape = (frame.programs, *kind.shape)
-    found = neighbours(address, size)
-    if found is not None:
-        axis, starts, line = found
-        count = len(line)
-        row_mask = mask
-        if mask is not None and mask.shape[axis] > 1:
-            count, row_mask = _prefix(mask, axis), None
-        if count:
-            starts, value = _store_rows(shape, axis, count, starts, value)
-            rows, value = _kept(frame, starts, value, row_mask, axis)
-            run.memory.store(rows, value, size, notice)
+    runs = runs_of(address, size)
+    if runs is not None:
+        stored = _store_runs(runs, shape, value, mask)
+        if stored is not None:
+            run.memory.store(*_kept(frame, *stored), size, notice)
             return []
     starts = address.total().expand(shape)
-    rows, value = _kept(frame, starts, value.expand(shape).unsqueeze(-1), mask, None)
+    rows, value = _kept(frame, starts, value.expand(shape).unsqueeze(-1), mask)
     run.memory.store(rows, value, size, notice)
     return []
 
 
-def _store_rows(
-    shape: tuple[int, ...], axis: int, count: int, starts: Tensor, value: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Starts of rows with ``axis`` taken out, and values with ``axis`` last, cut to ``count``."""
-    narrowed = [*shape[:axis], 1, *shape[axis + 1 :]]
-    lines = value.expand(shape).narrow(axis, 0, count).movedim(axis, -1)
-    return starts.expand(narrowed).squeeze(axis), lines
+def _store_runs(
+    runs: Runs, shape: tuple[int, ...], value: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None] | None:
+    """(starts, values ``[*starts, length]``, mask of starts), None if the mask cuts runs."""
+    axis, length = runs.axis, runs.length
+    if mask is not None and mask.shape[axis] > 1:
+        length = _prefix(mask, axis) if runs.is_single else 0
+        if not length:
+            return None
+        mask = None
+    count = runs.starts.shape[axis]
+    starts = runs.starts.expand(*shape[:axis], count, *shape[axis + 1 :])
+    lanes = value.expand(shape).narrow(axis, 0, count * length)
+    lines = split_axis(lanes, axis, length).movedim(axis + 1, -1)
+    return starts, lines, mask
 
 
-def _kept(
-    frame: Frame, starts: Tensor, value: Tensor, mask: Tensor | None, axis: int | None
-) -> tuple[Rows, Tensor]:
+def _kept(frame: Frame, starts: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Rows, Tensor]:
     """The active rows and their values ``[rows, length]``."""
     length = value.shape[-1]
     rows = rows_of(frame, starts, length)
     value = value.reshape(-1, length)
     if mask is None:
         return rows, value
-    if axis is not None:
-        mask = mask.squeeze(axis)
     lanes = mask.expand(starts.shape).reshape(-1).nonzero().squeeze(1)
     return rows.kept(lanes), value.index_select(0, lanes)
