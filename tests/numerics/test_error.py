@@ -33,6 +33,7 @@ from diffuzz.numerics.formats import (
     Overflow,
     cast,
     decode,
+    encode,
     from_bits,
 )
 
@@ -184,6 +185,25 @@ def test_sign_of_zero_counts_only_where_exact() -> None:
     exact = torch.tensor([True, False])
     expected = Expected(tensor(0.0, 0.0), BF16, exact=exact)
     assert right_elements(tensor(-0.0, -0.0), expected).tolist() == [False, True]
+
+
+def test_fnuz_formats_have_no_negative_zero_to_keep() -> None:
+    exact = torch.tensor([True])
+    assert bool(right_elements(tensor(0.0), Expected(tensor(-0.0), E4M3FNUZ, exact=exact)).all())
+    assert not bool(right_elements(tensor(0.0), Expected(tensor(-0.0), E4M3FN, exact=exact)).all())
+
+
+@pytest.mark.parametrize("fmt", [*BYTES, BF16, FP16], ids=lambda f: f.name)
+def test_neighbours_of_the_rounded_truth_are_wrong_without_slack(fmt: FloatFormat) -> None:
+    draw = torch.Generator().manual_seed(0)
+    truth = torch.randn(4000, generator=draw, dtype=torch.float64)
+    code = encode(truth, fmt)
+    for step in (-1, 0, 1):
+        results = decode(code + step, fmt)
+        low, high = interval(truth, None)
+        wanted = within(results, low, high, fmt, "inf")
+        assert right_elements(results, Expected(truth, fmt)).tolist() == wanted.tolist()
+        assert bool((wanted == (step == 0)).all())
 
 
 def test_exact_elements_get_no_slack() -> None:
