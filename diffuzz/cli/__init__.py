@@ -16,11 +16,13 @@ _COMMANDS = {
     "report": "Make the reports of a kept run again: JUnit, SARIF, HTML, Markdown, issue drafts.",
     "replay": "Run saved cases on one revision: exit 0 right, 1 wrong, 125 cannot tell.",
     "bisect": "Find the commit that brought a finding's behaviour, or the one that fixed it.",
+    "timeline": "Run cases on every variant of a kernel and print each change of verdict.",
     "shrink": "Find the simplest case that shows a finding.",
     "corpus": "List, add, prune and merge the cases that every run replays first.",
     "reproducer": "Write one Python file that shows a finding with torch and triton alone.",
     "slice": "Write the runnable slice of a target at a revision.",
     "targets": "List the targets.",
+    "crosscheck": "Run the same cases on the CPU executor and on the GPU and compare every bit.",
     "bundle": "Pack revisions and a corpus into one file for a machine without network.",
 }
 
