@@ -13,14 +13,16 @@ import json
 import sys
 import tempfile
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
+
+import torch
 
 from diffuzz.arch import Arch
 from diffuzz.cache import atomic_write, cache_dir
@@ -34,10 +36,37 @@ from diffuzz.planning import Piece
 from diffuzz.target import Target
 
 _LIVE = 4  # workers kept waiting, one a slice
+_PREPARED = 16  # cases whose inputs and truth are kept
 # Everything in the package but what only presents, searches or stores.
 _NOT_JUDGING = {"cli", "report", "bisection", "bisect", "history", "timeline", "verdicts"}
 _NOT_JUDGING |= {"minimise", "corpus", "casefile", "shrink", "reproducer", "bundle", "nightly"}
 _MACHINERY = ("worker", "out of memory", "executor failed", "native ops")
+
+
+class _Prepared:
+    """A target that works out a case's inputs and truth once, however often the case is judged."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._inputs: dict[str, Any] = {}
+        self._expected: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    def inputs(self, case: Case, arch: Arch) -> Any:
+        return _kept(self._inputs, case, lambda: self._target.inputs(case, arch))
+
+    def expected(self, case: Case, arch: Arch, inputs: Any) -> Any:
+        return _kept(self._expected, case, lambda: self._target.expected(case, arch, inputs))
+
+
+def _kept(store: dict[str, Any], case: Case, make: Callable[[], Any]) -> Any:
+    if case.id not in store:
+        while len(store) >= _PREPARED:
+            del store[next(iter(store))]
+        store[case.id] = make()
+    return store[case.id]
 
 
 class Judge:
@@ -65,6 +94,9 @@ class Judge:
         self._stack = ExitStack()
         self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         self._live: OrderedDict[str, Runner] = OrderedDict()
+        self._prepared = cast(Target, _Prepared(target))
+        # Tensors are small: threads of torch's own would only take turns with the workers.
+        torch.set_num_threads(1)
 
     def __enter__(self) -> Judge:
         return self
@@ -124,7 +156,7 @@ class Judge:
             on: Any = self.executor
             native = native_ops.plan(piece.closure, self.arch, executor=on)
             side = Side(piece.slice, native)
-            job = Job(self.target, self.arch, self.executor, side, side, ({}, {}), self._folders)
+            job = Job(self._prepared, self.arch, self.executor, side, side, ({}, {}), self._folders)
             while len(self._live) >= _LIVE:
                 self._live.popitem(last=False)[1].__exit__(None, None, None)
             self._live[key] = Runner(job, self._scratch, lanes=1, time_limit=self.time_limit)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -77,6 +76,7 @@ def command(
     from diffuzz.arch import get_arch
     from diffuzz.bisect.question import Question
     from diffuzz.casefile import read_case_file
+    from diffuzz.report.documents import check_writable
 
     read = read_case_file(Path(file))
     if read.signature is None:
@@ -87,19 +87,10 @@ def command(
     arch = get_arch(archs[0] if archs else read.arch or target.archs[0])
     asked = Asked(good, bad, repo, executor, case_timeout, target_folders, fresh, blame)
     question = Question(_case(read, target), read.signature)
-    check_writable(json_file)
+    check_writable("--json", None if json_file == "-" else json_file)
     data = _bisect(asked, target, arch, question)
     _emit(data, json_file)
     return _exit_code(data)
-
-
-def check_writable(json_file: str | None, option: str = "--json") -> None:
-    """Fail before the work, not after it."""
-    if json_file in (None, "-"):
-        return
-    path = Path(str(json_file)).resolve()
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK) or path.is_dir():
-        raise UsageError(f"{option} {json_file}: cannot be written there")
 
 
 def _case(read: CaseFile, target: Target) -> Any:
@@ -117,8 +108,10 @@ def _bisect(asked: Asked, target: Target, arch: Arch, question: Question) -> dic
     from diffuzz.bisect.log import open_log
     from diffuzz.bisect.row import open_row
     from diffuzz.devices import choose_executor
+    from diffuzz.executors.pool import prestart
     from diffuzz.verdicts import Judge
 
+    prestart()
     started = time.monotonic()
     progress = streams.download_progress()
     row = open_row(asked.good, asked.bad, target, arch, asked.repo, progress=progress)

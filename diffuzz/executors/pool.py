@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -141,6 +142,14 @@ class Worker:
                 self._process.kill()
             self._process.join(timeout=10)
         self._process = self._connection = None
+
+
+def prestart() -> None:
+    """Start the template process now and return at once: its imports, the longest part of the
+    first worker's start, then run beside whatever else there is to do."""
+    _context.set_forkserver_preload(_PRELOAD)
+    with _without_main():
+        forkserver.ensure_running()
 
 
 @contextmanager
