@@ -29,8 +29,8 @@ class Expected:
 
     ``exact`` marks elements that must keep the bits of ``value`` instead (copied data, memory
     that must stay untouched); the output is then compared as raw codes. ``care`` masks elements
-    that are judged at all (padding that the contract leaves open is False). ``stored`` is how the
-    raw output tensor is read: as is when None, else bytes reinterpreted as ``fmt``.
+    that are judged at all (padding that the contract leaves open is False). The output itself has
+    ``fmt.dtype``, or is uint8 where ``fmt`` has 8 bits.
 
     ``hypotheses`` lists what this output would hold had one thing gone wrong, by name: the target
     knows its scales, pages and strides, so it supplies those transformations of the truth; the

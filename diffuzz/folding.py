@@ -18,8 +18,6 @@ from diffuzz.outcome import Location
 from diffuzz.slicing import Slice
 from diffuzz.target import Target
 
-# How the signature of a defect ends that no explainer named.
-_UNEXPLAINED = ":values"
 # Kinds from the one that tells most of the cause to the one that tells least.
 _TELLING = [
     Kind.COMPILE,
@@ -99,7 +97,7 @@ class Fold:
 
     def _adopt_unexplained(self) -> None:
         """Hits too small to explain join what was explained of the same output and direction."""
-        for key in [key for key in self._hits if key[0].endswith(_UNEXPLAINED)]:
+        for key in [key for key in self._hits if _is_nameless(key[0])]:
             adopter = next((o for o in self._hits if self._explains(o, key)), None)
             small = [hit for hit in self._hits[key] if _is_small(hit[1])]
             if adopter is None or not small:
@@ -115,7 +113,7 @@ class Fold:
         aspect = self._hits[key][0][1].aspect
         return (
             other[1] is key[1]
-            and not other[0].endswith(_UNEXPLAINED)
+            and not _is_nameless(other[0])
             and any(defect.aspect == aspect for _, defect in self._hits[other])
         )
 
@@ -171,11 +169,16 @@ def _is_certain(defect: Defect) -> bool:
     return defect.explanation is None or defect.explanation.certain
 
 
+def _is_nameless(signature: str) -> bool:
+    # A folded signature has two parts: it names a mistake.
+    return signature.count(":") > 1 and oracles.is_unexplained(signature)
+
+
 def mistake(signature: str) -> str:
     """The signature without its output where an explainer named the mistake, else as it is."""
     kind, _, rest = signature.partition(":")
     aspect, _, what = rest.partition(":")
-    explained = aspect != "run" and not signature.endswith(_UNEXPLAINED)
+    explained = aspect != "run" and not _is_nameless(signature)
     return f"{kind}:{what}" if explained else signature
 
 

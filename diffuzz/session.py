@@ -123,6 +123,7 @@ def _run_job(
     done.seconds = time.monotonic() - begun
     return {
         **data.target(done, findings),
+        "target_archs": list(job.target.archs),
         "corpus_cases": len(entries),
         "coverage": pictures.coverage(
             [r.case for r in results], job.target.axes, [r.verdict for r in results]

@@ -30,7 +30,9 @@ EXIT_NOTHING = 3
 @click.option("--examples", type=click.IntRange(1), help="Cases a target and arch. [default: 100]")
 @click.option("--budget", type=options.Duration(), help="Stop drawing cases after this time.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
-@click.option("--jobs", type=click.IntRange(1), help="Pairs of workers. [default: half the cores]")
+@click.option(
+    "--jobs", type=click.IntRange(1), help="Pairs of workers. [default: half the cores, at least 2]"
+)
 @click.option("--shrink", is_flag=True, help="Shrink each regression and fix to its simplest case.")
 @click.option(
     "--corpus",
@@ -105,7 +107,7 @@ def command(
         examples=examples or (None if budget else _DEFAULT_EXAMPLES),
         budget=budget,
         seed=seed,
-        lanes=jobs or max(1, (os.cpu_count() or 2) // 2),
+        lanes=jobs or max(2, (os.cpu_count() or 2) // 2),
         time_limit=case_timeout,
         folder=folder,
         shrink=shrink,
