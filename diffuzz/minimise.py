@@ -19,7 +19,6 @@ from diffuzz.case import Case
 from diffuzz.errors import UsageError
 from diffuzz.finding import Defect, Direction, Finding
 from diffuzz.folding import mistake
-from diffuzz.folding import mistake
 from diffuzz.shrink import Rates, ShrinkResult, shrink
 
 # Runs that decide whether a failure that did not repeat is unsteady or gone, and keep its rate.
