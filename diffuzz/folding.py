@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from diffuzz import oracles
 from diffuzz.campaign import CaseResult, Job
 from diffuzz.case import Case, sort_key
 from diffuzz.finding import Defect, Direction, Finding, Kind, Verdict
