@@ -62,9 +62,13 @@ def case(name: str) -> Callable[[Callable[[int], Job]], Callable[[int], Job]]:
     return register
 
 
-def rand(*shape: int, seed: int = 0, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+HALF = torch.bfloat16
+"""The 16-bit type cases use. Triton's interpreter cannot run all of them in bfloat16."""
+
+
+def rand(*shape: int, seed: int = 0, dtype: torch.dtype | None = None) -> Tensor:
     generator = torch.Generator().manual_seed(seed + sum(shape))
-    return torch.randn(shape, generator=generator).to(dtype)
+    return torch.randn(shape, generator=generator).to(dtype or HALF)
 
 
 def fp8() -> torch.dtype:
@@ -252,7 +256,7 @@ def _decode(programs: int, kv_heads: int) -> Job:
     batch = max(programs // (heads * splits), 1)
     module = import_module(_OPS + "triton_decode_attention")
     lengths = [37 + 13 * (i % 9) for i in range(batch)]
-    cache = _paged(lengths, kv_heads, size, page, torch.bfloat16)
+    cache = _paged(lengths, kv_heads, size, page, HALF)
     q = rand(batch, heads, size, seed=16)
     out, lse = torch.zeros_like(q), torch.zeros(batch, heads)
     partial = torch.empty(batch, heads, splits, size + 1)
@@ -306,7 +310,7 @@ def unified(programs: int) -> Job:
     count = max(programs // (kv_heads * 5), 1)
     queries = [1 + 3 * (i % 5) for i in range(count)]
     lengths = [n + 20 + 11 * (i % 7) for i, n in enumerate(queries)]
-    cache = _paged(lengths, kv_heads, size, page, torch.bfloat16)
+    cache = _paged(lengths, kv_heads, size, page, HALF)
     starts = torch.tensor([0, *queries]).cumsum(0).int()
     q = rand(sum(queries), heads, size, seed=17)
     out, scale = torch.zeros_like(q), size**-0.5
@@ -376,14 +380,14 @@ def prefix_prefill(programs: int) -> Job:
     module = import_module(_OPS + "prefix_prefill")
     queries = [5 + 3 * (i % 4) for i in range(count)]
     lengths = [n + 18 + 7 * (i % 5) for i, n in enumerate(queries)]
-    cache = _paged(lengths, kv_heads, size, page, torch.bfloat16)
+    cache = _paged(lengths, kv_heads, size, page, HALF)
     starts = torch.tensor([0, *queries]).cumsum(0).int()
     q = rand(sum(queries), heads, size, seed=21)
     keys, values = [], []
     for i, n in enumerate(queries):
         keys.append(_sequence(cache.keys, cache.table[i], lengths[i])[-n:])
         values.append(_sequence(cache.values, cache.table[i], lengths[i])[-n:])
-    k, v = torch.cat(keys).bfloat16(), torch.cat(values).bfloat16()
+    k, v = torch.cat(keys).to(HALF), torch.cat(values).to(HALF)
     out, x = torch.zeros_like(q), 8
     # K as [pages, heads, size / x, page, x], V as [pages, heads, size, page].
     pages = cache.keys.shape[0]

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 import torch
+import ttir_cases
 from ttir_cases import Job, Pair, case, fp8, rand, to_fp8
 
 from diffuzz.numerics.formats import widen
@@ -42,7 +43,7 @@ def gather(programs: int) -> Job:
         to_fp8(rand(len(order) * page * heads, size, seed=s)).view(-1, page, heads, size)
         for s in (81, 82)
     ]
-    outs = [torch.empty(tokens, heads, size, dtype=torch.bfloat16) for _ in range(2)]
+    outs = [torch.empty(tokens, heads, size, dtype=ttir_cases.HALF) for _ in range(2)]
     scales = torch.tensor([0.37]), torch.tensor([1.7])
     owner = torch.repeat_interleave(torch.arange(count), torch.tensor(lengths)).int()
     starts = torch.tensor([0, *lengths]).cumsum(0).int()
@@ -66,7 +67,7 @@ def gather(programs: int) -> Job:
         where = table[owner.long(), position // page].long(), position % page
         pairs = []
         for cache, out, scale in zip(caches, outs, scales, strict=True):
-            exact = (widen(cache[where]).float() * scale).to(torch.bfloat16)
+            exact = (widen(cache[where]).float() * scale).to(ttir_cases.HALF)
             pairs.append(Pair(out, exact.double(), 0))
         return pairs
 
