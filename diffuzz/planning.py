@@ -10,7 +10,7 @@ from diffuzz import discovery
 from diffuzz.arch import Arch, get_arch
 from diffuzz.campaign import Job, Side
 from diffuzz.errors import CannotTell
-from diffuzz.executors import native_ops
+from diffuzz.executors import gpu, native_ops
 from diffuzz.executors.native_ops import NativeOps
 from diffuzz.native.closure import Closure
 from diffuzz.slicing import Missing, Slice, slice_target
@@ -55,6 +55,8 @@ class Slicer:
         key = (piece.slice.hash, arch.name, executor)
         if key not in self._natives:
             on: Literal["cpu", "gpu"] = "gpu" if executor == "gpu" else "cpu"
+            if on == "gpu":
+                gpu.require(arch)
             self._natives[key] = native_ops.plan(piece.closure, arch, executor=on)
         return self._natives[key]
 
@@ -100,7 +102,7 @@ def plan(
 ) -> Plan:
     """One job for each target and arch that both revisions have the code for.
 
-    No ``archs`` means each target's own. A target whose code one revision lacks is untested, with
+    No ``archs`` means each target's own, or of those the GPU's. A target whose code one revision lacks is untested, with
     the slicer's reason and the revision in front of it.
     """
     made = Plan()
@@ -109,7 +111,7 @@ def plan(
     slicers = (before, after)
     for name in targets:
         target = discovery.load(name, target_folders)
-        for arch_name in archs or target.archs:
+        for arch_name in archs or gpu.default_archs(target, executor):
             arch = get_arch(arch_name)
             sides = [_side(slicer, target, arch, executor) for slicer in slicers]
             old, new = sides

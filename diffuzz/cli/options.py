@@ -10,7 +10,7 @@ import click
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
-class Duration(click.ParamType[float]):
+class Duration(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.3
     """A time span such as ``90s``, ``10m`` or ``1h``; seconds as a float."""
 
     name = "duration"

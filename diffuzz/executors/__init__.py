@@ -6,7 +6,7 @@ its own launcher in the place of Triton's, or to register native operators.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from diffuzz.arch import Arch
@@ -25,8 +25,12 @@ class Executor(Protocol):
     :class:`~diffuzz.errors.CannotTell` where that fails. ``begin`` is called before
     each case; ``reports`` after it, and returns what was observed since. ``translate`` turns an
     exception of the executor's own (a compiler's refusal, an operation it does not know) into an
-    outcome, and returns None for any other.
+    outcome, and returns None for any other. ``lost`` says that the process can run no further
+    case; ``on_compile`` is called when a compiler starts and ends that may take longer than a case.
     """
+
+    lost: bool
+    on_compile: Callable[[bool], None]
 
     @property
     def name(self) -> str: ...

@@ -3,7 +3,7 @@ ops built from the revision's own sources for the host (or modelled, without a c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from diffuzz.arch import Arch
 from diffuzz.executors import native_ops
@@ -21,6 +21,8 @@ class CpuExecutor:
     device = "cpu"
 
     def __init__(self) -> None:
+        self.lost = False
+        self.on_compile: Callable[[bool], None] = lambda started: None
         self._triton = TritonIRExecutor()
         self._native: Provided | None = None
 

@@ -109,12 +109,19 @@ class Worker:
         if connection is None:
             return self._failure
         try:
-            if not connection.poll(limit):
-                self._kill()
-                return TimedOut(limit)
-            return wire.receive(connection)
+            while True:
+                if not connection.poll(limit):
+                    self._kill()
+                    return TimedOut(limit)
+                outcome = wire.receive(connection)
+                # A compiler at work starts the limit anew.
+                if not isinstance(outcome, wire.Compiling):
+                    break
         except (EOFError, OSError):
             return self._died()
+        if isinstance(outcome, Crashed):
+            self._kill()  # its context on the device is lost with it
+        return outcome
 
     def _died(self) -> Crashed:
         process = self._process

@@ -7,7 +7,7 @@ in the header's order.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -64,9 +64,21 @@ def send(connection: Connection, outcome: Outcome) -> None:
     connection.send_bytes(b"".join(blobs) or b"\0")
 
 
-def receive(connection: Connection) -> Outcome:
-    """Read one outcome from the pipe; ``EOFError`` where the other end is gone."""
+@dataclass(frozen=True)
+class Compiling:
+    """A worker's word that a compiler is at work: its time is not the case's."""
+
+
+def send_compiling(connection: Connection) -> None:
+    """Tell the parent that a compile has started or ended."""
+    connection.send_bytes(json.dumps({"type": "Compiling"}).encode())
+
+
+def receive(connection: Connection) -> Outcome | Compiling:
+    """Read one message from the pipe; ``EOFError`` where the other end is gone."""
     header = json.loads(connection.recv_bytes())
+    if header["type"] == "Compiling":
+        return Compiling()
     if header["type"] != "Returned":
         fields = header["fields"]
         if "location" in fields:

@@ -64,6 +64,7 @@ def main(connection: Connection, setup: Setup) -> None:
     _isolate(setup)
     try:
         runner = _Runner(setup)
+        runner.executor.on_compile = lambda started: wire.send_compiling(connection)
     except CannotTell as error:
         wire.send(connection, Unsupported(error.reason))
         return
@@ -79,6 +80,8 @@ def main(connection: Connection, setup: Setup) -> None:
             return
         path = Path(request.decode())
         wire.send(connection, runner.run(json.loads(path.read_text())))
+        if runner.executor.lost:
+            return
 
 
 def _isolate(setup: Setup) -> None:
