@@ -102,8 +102,8 @@ def plan(
 ) -> Plan:
     """One job for each target and arch that both revisions have the code for.
 
-    No ``archs`` means each target's own, or of those the GPU's. A target whose code one revision lacks is untested, with
-    the slicer's reason and the revision in front of it.
+    No ``archs`` means each target's own, or of those the GPU's. A target whose code one revision
+    lacks is untested, with the slicer's reason and the revision in front of it.
     """
     made = Plan()
     before = Slicer(baseline)
