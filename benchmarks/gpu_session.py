@@ -156,7 +156,7 @@ def section_findings(plan: Plan) -> dict[str, Any]:
 def section_faults(plan: Plan) -> dict[str, Any]:
     """Our own illegal access, endless loop and device assertion: the campaign goes on."""
     more = ["--targets", f"{FIXTURES}/targets", "--case-timeout", "10s", "--fail-on", "never"]
-    found = fuzz(plan, "gpu_faults", *TREES, 16, 300, *more)
+    found = fuzz(plan, "gpu_faults", *TREES, 32, 300, *more)
     kinds = {f["kind"] for f in found.get("findings", [])}
     wanted = {"assertion", "hang", "out-of-bounds" if plan.dry else "crash"}
     right = found.get("verdicts", {}).get("agree", 0)
@@ -228,7 +228,17 @@ def section_big(plan: Plan) -> dict[str, Any]:
     return {**found, "ok": all(item["exit_code"] == 0 for item in found.values())}
 
 
+def section_doctor(plan: Plan) -> dict[str, Any]:
+    found = run_command(plan, ["doctor", "--json"], 200)
+    try:
+        found |= json.loads(found["said"][found["said"].index("{") :])
+    except ValueError:
+        found["ok"] = False
+    return found
+
+
 SECTIONS: dict[str, Callable[[Plan], dict[str, Any]]] = {
+    "doctor": section_doctor,
     "findings": section_findings,
     "faults": section_faults,
     "crosscheck": section_crosscheck,

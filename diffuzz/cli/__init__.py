@@ -23,6 +23,7 @@ _COMMANDS = {
     "slice": "Write the runnable slice of a target at a revision.",
     "targets": "List the targets.",
     "crosscheck": "Run the same cases on the CPU executor and on the GPU and compare every bit.",
+    "doctor": "Say what this machine can run, and what to do about what it cannot.",
     "bundle": "Pack revisions and a corpus into one file for a machine without network.",
 }
 
