@@ -83,7 +83,7 @@ def plan(
     try:
         built: build_cpu.BuiltLibrary | build_gpu.BuiltForGpu
         if executor == "gpu":
-            built = build_gpu.build_gpu(closure)
+            built = build_gpu.build_gpu(closure, arch)
         else:
             built = build_cpu.build(closure, arch, sanitize=sanitize)
     except NoCompiler as error:

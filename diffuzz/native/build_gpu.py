@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from diffuzz.arch import Arch
 from diffuzz.cache import atomic_write, cache_dir, locked
 from diffuzz.native.closure import INCLUDE_DIRS, Closure
 from diffuzz.native.reasons import NoCompiler, NotEmulatable
@@ -82,15 +83,18 @@ def _nvcc_path() -> str:
     return os.pathsep.join([f"{cpp_extension.CUDA_HOME}/bin", os.environ.get("PATH", "")])
 
 
-def build_gpu(closure: Closure) -> BuiltForGpu:
+def build_gpu(closure: Closure, arch: Arch) -> BuiltForGpu:
     """The library of ``closure`` for the present GPU, compiled only if the cache lacks it.
 
-    Raises :class:`NoCompiler` or :class:`NotEmulatable` (it does not compile alone).
+    Raises :class:`NoCompiler` (also where that GPU is not an ``arch``) or
+    :class:`NotEmulatable` (the closure does not compile alone).
     """
     import torch
 
     device = present_device()
-    assert closure.rocm == device.rocm, "the closure is another platform's"
+    present = device.name.replace("_", "")
+    if present != arch.name or closure.rocm != device.rocm:
+        raise NoCompiler(f"device is {present}, not {arch.name}")
     version = [torch.__version__, device.name, device.toolkit, *_flags(device)]
     key = hashlib.sha256(json.dumps([closure.hash, version]).encode()).hexdigest()[:32]
     folder = cache_dir("native") / f"gpu-{key}"
