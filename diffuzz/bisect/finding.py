@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from diffuzz.bisect.log import Observation, ObservationLog
+from diffuzz.bisect.log import Observation, ObservationLog, open_log
 from diffuzz.bisect.question import Question
 from diffuzz.bisect.row import Row
 from diffuzz.bisection import (
@@ -74,6 +74,21 @@ def bisect_finding(
     return _Bisect(row, question, judge, log, plan or Plan(judge_all=JUDGE_ALL)).run()
 
 
+def search_row(row: Row, question: Question, judge: Judge, *, fresh: bool = False) -> Bisected:
+    """:func:`bisect_finding` with the log on disk that belongs to these inputs; ``fresh`` forgets
+    what that says."""
+    inputs = {
+        **judge.identity,
+        "case": question.case.id,
+        "signature": question.signature,
+        "direction": row.direction.value,
+        "variants": [variant.key for variant in row.history.variants],
+    }
+    with open_log(inputs, fresh=fresh) as log:
+        judge.recalled += log.recalled
+        return bisect_finding(row, question, judge, log)
+
+
 class _Bisect:
     def __init__(
         self, row: Row, question: Question, judge: Judge, log: ObservationLog, plan: Plan
@@ -136,17 +151,22 @@ class _Bisect:
                 plan=self.plan,
                 skipped=skipped,
             )
-            if not (self.question.precision and isinstance(answer, BadEnds) and answer.same):
+            if not (self.question.precision and isinstance(answer, BadEnds) and _both_bad(answer)):
                 return answer, False
-            self.used.clear()
-        sized = search_size(
+            sized = self._search_size(skipped)
+            # Where the size says no more than the verdicts do, these are easier to read.
+            return (answer, False) if isinstance(sized, (BadEnds, NoDifference)) else (sized, True)
+        return self._search_size(skipped), True
+
+    def _search_size(self, skipped: list[int]) -> Answer:
+        self.used.clear()
+        return search_size(
             len(self.variants),
             lambda i: self.question.size(self._next(i)),
             direction=self.row.direction,
             plan=SizePlan(judge_all=JUDGE_ALL),
             skipped=skipped + sorted(self.free),
         )
-        return sized, True
 
     def _look(self, index: int) -> Seen:
         if index in self.free:
@@ -226,6 +246,10 @@ class _Bisect:
         return tuple(notes)
 
 
+def _both_bad(answer: BadEnds) -> bool:
+    return answer.same and answer.bad_end is Seen.BAD
+
+
 def _without_code(row: Row) -> frozenset[int]:
     """Variants at the good end, and on from there, in which the code does not exist: what does
     not exist does not show the behaviour either."""
@@ -238,4 +262,4 @@ def _without_code(row: Row) -> frozenset[int]:
     return frozenset(found)
 
 
-__all__ = ["Bisected", "Turns", "bisect_finding"]
+__all__ = ["Bisected", "Turns", "bisect_finding", "search_row"]

@@ -17,9 +17,12 @@ from diffuzz.errors import UsageError
 
 if TYPE_CHECKING:
     from diffuzz.arch import Arch
+    from diffuzz.bisect.finding import Bisected
     from diffuzz.bisect.question import Question
+    from diffuzz.bisect.row import Row
     from diffuzz.casefile import CaseFile
     from diffuzz.target import Target
+    from diffuzz.verdicts import Judge
 
 EXIT_SAME = 1
 EXIT_UNKNOWN = 3
@@ -37,6 +40,7 @@ class Asked:
     target_folders: tuple[str, ...]
     fresh: bool
     blame: bool
+    all_parents: bool
 
 
 @click.command("bisect")
@@ -46,6 +50,7 @@ class Asked:
 @options.repo
 @options.arch
 @options.executor
+@click.option("--all-parents", is_flag=True, help="Go on inside a merge that is the culprit.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the result as JSON; - for stdout.")
 @click.option("--fresh", is_flag=True, help="Run everything again, whatever is remembered.")
 @click.option("--blame/--no-blame", default=True, help="Name the definitions in the culprit.")
@@ -58,6 +63,7 @@ def command(
     repo: str | None,
     archs: tuple[str, ...],
     executor: str,
+    all_parents: bool,
     json_file: str | None,
     fresh: bool,
     blame: bool,
@@ -85,7 +91,8 @@ def command(
         raise UsageError("a finding is bisected on one --arch")
     target = discovery.load(read.target, target_folders)
     arch = get_arch(archs[0] if archs else read.arch or target.archs[0])
-    asked = Asked(good, bad, repo, executor, case_timeout, target_folders, fresh, blame)
+    folders = target_folders
+    asked = Asked(good, bad, repo, executor, case_timeout, folders, fresh, blame, all_parents)
     question = Question(_case(read, target), read.signature)
     check_writable("--json", None if json_file == "-" else json_file)
     data = _bisect(asked, target, arch, question)
@@ -104,8 +111,6 @@ def _case(read: CaseFile, target: Target) -> Any:
 def _bisect(asked: Asked, target: Target, arch: Arch, question: Question) -> dict[str, Any]:
     from diffuzz.bisect.blame import blame
     from diffuzz.bisect.data import bisected
-    from diffuzz.bisect.finding import bisect_finding
-    from diffuzz.bisect.log import open_log
     from diffuzz.bisect.row import open_row
     from diffuzz.devices import choose_executor
     from diffuzz.executors.pool import prestart
@@ -124,24 +129,33 @@ def _bisect(asked: Asked, target: Target, arch: Arch, question: Question) -> dic
         time_limit=asked.time_limit,
         remember=not asked.fresh,
     ) as judge:
-        inputs = {
-            **judge.identity,
-            "case": question.case.id,
-            "signature": question.signature,
-            "direction": row.direction.value,
-            "variants": [variant.key for variant in row.history.variants],
-        }
-        with open_log(inputs, fresh=asked.fresh) as log:
-            found = bisect_finding(row, question, judge, log)
+        found, notes = _search(asked, row, question, judge)
         data = bisected(found)
+        data["notes"] += notes
         if asked.blame:
             data["blame"] = blame(found, judge)
-        data["runs"] = {"run": judge.runs, "remembered": judge.recalled + log.recalled}
+        data["runs"] = {"run": judge.runs, "remembered": judge.recalled}
     data["seconds"] = {
         "history": round(walked - started, 3),
         "total": round(time.monotonic() - started, 3),
     }
     return data
+
+
+def _search(asked: Asked, row: Row, question: Question, judge: Judge) -> tuple[Bisected, list[str]]:
+    """Search ``row``, and with --all-parents inside the merges that turn out to be culprits."""
+    from diffuzz.bisect.finding import search_row
+    from diffuzz.bisect.merges import inside
+
+    found = search_row(row, question, judge, fresh=asked.fresh)
+    notes: list[str] = []
+    while asked.all_parents:
+        deeper = inside(found, judge, fresh=asked.fresh)
+        if deeper is None:
+            break
+        found, note = deeper
+        notes.append(note)
+    return found, notes
 
 
 def _emit(data: dict[str, Any], json_file: str | None) -> None:
