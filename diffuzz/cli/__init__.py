@@ -15,6 +15,7 @@ _COMMANDS = {
     "run": "Fuzz targets on two revisions and report what differs.",
     "report": "Make the reports of a kept run again: JUnit, SARIF, HTML, Markdown, issue drafts.",
     "replay": "Run saved cases on one revision: exit 0 right, 1 wrong, 125 cannot tell.",
+    "nightly": "Test the newest revision of a branch within a budget, as every night.",
     "bisect": "Find the commit that brought a finding's behaviour, or the one that fixed it.",
     "timeline": "Run cases on every variant of a kernel and print each change of verdict.",
     "shrink": "Find the simplest case that shows a finding.",

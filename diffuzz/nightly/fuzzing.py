@@ -1,0 +1,93 @@
+"""Running cases on one unit against its baseline: results, findings and what machinery lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from diffuzz import corpus
+from diffuzz.campaign import Job, Runner, run_cases
+from diffuzz.case import Case
+from diffuzz.finding import Direction, Finding, Verdict
+from diffuzz.folding import Fold, JobResult, mistake
+from diffuzz.minimise import minimise_finding
+from diffuzz.nightly.machinery import is_machinery
+from diffuzz.report import data, pictures
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a batch of cases came to. ``told`` are the cases that got a verdict; ``complete`` says
+    that none was left out for want of time."""
+
+    result: JobResult
+    told: list[Case]
+    complete: bool
+
+
+class Fuzzer:
+    """The open workers of one job. Findings are folded batch by batch."""
+
+    def __init__(self, job: Job, folder: Path, *, lanes: int, time_limit: float) -> None:
+        self.job = job
+        self.lanes = lanes
+        self._runner = Runner(job, folder, lanes=lanes, time_limit=time_limit)
+
+    def __enter__(self) -> Fuzzer:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._runner.__exit__(*exc)
+
+    def run(self, cases: Sequence[Case], until: float, count: Callable[[], None]) -> Ran:
+        """Run ``cases`` until the time is up (``time.monotonic``)."""
+        fold, begun, told, ran = Fold(self.job), time.monotonic(), [], 0
+        for result in run_cases(self._runner, cases, self.lanes, until):
+            fold.add(result)
+            ran += 1
+            reason = result.baseline.unknown or result.candidate.unknown
+            if result.verdict is not Verdict.UNKNOWN or not is_machinery(reason or ""):
+                told.append(result.case)
+            count()
+        done = fold.finish()
+        done.seconds = time.monotonic() - begun
+        return Ran(done, told, ran == len(cases))
+
+    def shrink(self, finding: Finding, seconds: float) -> Finding:
+        """On the simplest case that shows it, looked for no longer than ``seconds``."""
+        return minimise_finding(finding, self._runner, lanes=self.lanes, seconds=seconds)
+
+    def reported(self, finding: Finding) -> dict[str, Any]:
+        """The finding as report data, with a picture of its error."""
+        outcomes, expected = self._runner.observe(finding.case)
+        said = data.finding(finding, "", self.job.target.axes)
+        said["errors"] = pictures.errors(finding.defect.aspect, *outcomes, expected)
+        said |= finding.extra
+        return said
+
+
+def accepted(entries: Sequence[corpus.Entry], finding: Finding, today: date) -> str:
+    """What the corpus says of a finding that is not to go red; empty for any other."""
+    known = corpus.find(entries, finding.case.target, finding.defect.signature)
+    said = corpus.expectation(known, today) if known is not None else None
+    return "" if said is None or said.red else said.text
+
+
+def signature(finding: Finding) -> str:
+    """What makes two findings of one unit the same, whatever their direction."""
+    found = finding.defect.signature
+    return mistake(found) if found.count(":") > 1 else found
+
+
+def target_data(result: JobResult, cases: Sequence[Case], *, what: str) -> Mapping[str, Any]:
+    """The batch as a target of a report; ``what`` says why it was run."""
+    return {**data.target(result, []), "night": what, "case_ids": len({c.id for c in cases})}
+
+
+def order(direction: Direction) -> int:
+    """Regressions first."""
+    return [Direction.REGRESSION, Direction.BOTH, Direction.FIXED].index(direction)
