@@ -216,3 +216,16 @@ def by_autotune(X, Y, n, BLOCK: tl.constexpr):
 def half_masked(X, Y, n, BLOCK: tl.constexpr):
     cols = tl.arange(0, BLOCK)
     tl.store(Y + cols, tl.load(X + cols, mask=cols < n))
+
+
+@triton.jit
+def by_descriptor(X, Y, m, n, BM: tl.constexpr, BN: tl.constexpr):
+    source = tl.make_tensor_descriptor(X, [m, n], [n, 1], [BM, BN])
+    target = tl.make_tensor_descriptor(Y, [m, n], [n, 1], [BM, BN])
+    row, col = tl.program_id(0) * BM, tl.program_id(1) * BN
+    target.store([row, col], source.load([row, col]) * 2)
+
+
+@triton.jit
+def from_host_descriptor(X, Y, BM: tl.constexpr, BN: tl.constexpr):
+    tl.store(Y + tl.arange(0, BN), tl.sum(X.load([0, 0]), 0))

@@ -204,3 +204,22 @@ def test_the_adapter(start: Start) -> None:
     assert executor.compile_failures() == []
     executor.begin()
     assert executor.reports() == ()
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "sm90", "sm100"])
+def test_tensor_descriptors_made_in_the_kernel(start: Start, arch: str) -> None:
+    launcher = start(arch)
+    x = torch.randn(20, 36)
+    y = torch.zeros(20, 36)
+    kernels.by_descriptor[(2, 3)](x, y, 20, 36, 16, 16)
+    assert torch.equal(y, x * 2)
+    assert launcher.reports == []
+
+
+def test_tensor_descriptors_as_arguments_are_refused(start: Start) -> None:
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    start("sm90")
+    descriptor = TensorDescriptor.from_tensor(torch.randn(16, 16), [16, 16])
+    with pytest.raises(Unsupported):
+        kernels.from_host_descriptor[(1,)](descriptor, torch.zeros(16), 16, 16)

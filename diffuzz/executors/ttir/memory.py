@@ -288,7 +288,8 @@ class Memory:
         ratio, pids = size // owners.size, rows.owner()
         if owners.is_clear_read(index * ratio, rows.length * ratio, pids):
             return
-        clash = owners.read_clash(*_elements(index, rows.length, ratio, pids))
+        each = _elements(index, rows.length, ratio, pids)
+        clash = None if owners.is_fresh_read(*each) else owners.read_clash(*each)
         if clash is not None:
             self._race(window, clash, owners.size, notice)
 
@@ -317,7 +318,9 @@ class Memory:
             at = lanes // ratio
             return memory.index_select(0, index[at]) != values[at]
 
-        clash = owners.write_clash(fine, fine_pids, changes)
+        clash = None
+        if not owners.is_fresh_write(fine, fine_pids):
+            clash = owners.write_clash(fine, fine_pids, changes)
         memory[index] = values
         if clash is None:
             lost = memory.index_select(0, index) != values

@@ -6,8 +6,9 @@ run in some order here, so an order-dependent access is seen as one of three: a 
 program's different value, a read of another program's write, a write that changes what another
 program has read.
 
-Rows that nobody else comes near are kept as spans, which cost one entry a row. Once accesses
-overlap between programs (or in part), a storage's owners are kept for each element.
+What is remembered gets finer as accesses come nearer to each other: rows that nobody else touches
+are spans, one entry a row; elements nobody else touches are marked in a bitmap and logged; once
+programs share an element (or a program comes back to one), every element has its owners.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from torch import Tensor
 from diffuzz.executors.ttir.spans import Spans
 
 MANY = -1
+_LONGEST_LOG = 1 << 24
 
 WRITE_WRITE = "different values written by two programs"
 WRITE_LANES = "different values written by two lanes of one program"
@@ -38,8 +40,25 @@ class Clash:
     second: int
 
 
+class _Touched:
+    """Elements touched by one program each, and a log of who that was."""
+
+    def __init__(self, count: int) -> None:
+        self.marks = torch.zeros(count, dtype=torch.bool)
+        self.log: list[tuple[Tensor, Tensor]] = []
+        self.lanes = 0
+
+    def any_of(self, index: Tensor) -> bool:
+        return bool(self.lanes) and bool(self.marks.index_select(0, index).any())
+
+    def add(self, index: Tensor, pids: Tensor) -> None:
+        self.marks[index] = True
+        self.log.append((index.to(torch.int32), pids))
+        self.lanes += index.numel()
+
+
 class Owners:
-    """Last writer and readers of each element of one storage, elements of ``size`` bytes.
+    """Who wrote and read the elements of one storage, elements of ``size`` bytes.
 
     The maps hold linear program id + 1; 0 is nobody, ``MANY`` (readers only) several programs.
     """
@@ -48,43 +67,89 @@ class Owners:
         self.size = size
         self.count = nbytes // size
         self.track_reads = track_reads
+        self.written_rows, self.read_rows = Spans(), Spans()
+        self.written: _Touched | None = None
+        self.read: _Touched | None = None
         self.writers: Tensor | None = None
         self.readers: Tensor | None = None
-        self.written = Spans()
-        self.read = Spans()
+
+    # -- rows
 
     def is_clear_write(self, starts: Tensor, length: int, pids: Tensor) -> bool:
         """Note a write of rows that meets no other program's access and no row of its own.
         False if that cannot be told from spans alone; then nothing was noted."""
-        if self.writers is not None:
+        if self.written is not None or self.writers is not None:
             return False
-        met = self.written.meets(starts, length, pids)
-        if met is None or self.read.meets(starts, length, pids) is None:
+        met = self.written_rows.meets(starts, length, pids)
+        if met is None or self.read_rows.meets(starts, length, pids) is None:
             return False
-        return bool(met) or self.written.add(starts, length, pids)
+        return bool(met) or self.written_rows.add(starts, length, pids)
 
     def is_clear_read(self, starts: Tensor, length: int, pids: Tensor) -> bool:
         """The same for a read. Reads meet reads freely."""
-        if self.writers is not None:
+        if self.written is not None or self.writers is not None:
             return False
-        if self.written.meets(starts, length, pids) is None:
+        if self.written_rows.meets(starts, length, pids) is None:
             return False
         if not self.track_reads:
             return True
-        met = self.read.meets(starts, length, pids)
+        met = self.read_rows.meets(starts, length, pids)
         if met is None:
             return False
-        return bool(met) or self.read.add(starts, length, pids)
+        return bool(met) or self.read_rows.add(starts, length, pids)
 
-    def enter_spans(self) -> None:
-        """Go over to one entry for each element."""
-        if self.writers is None:
-            self.writers = torch.zeros(self.count, dtype=torch.int32)
-            for index, pids in self.written.elements():
-                self.writers[index] = pids + 1
-            for index, pids in self.read.elements():
-                self.note_read(index, pids)
-            self.written, self.read = Spans(), Spans()
+    # -- elements nobody else touches
+
+    def is_fresh_write(self, index: Tensor, pids: Tensor) -> bool:
+        """Note a write of elements nobody has touched; False, and nothing noted, if some are."""
+        written, read = self._marked()
+        if written is None or read is None or written.any_of(index) or read.any_of(index):
+            return False
+        written.add(index, pids)
+        self._limit_log(written)
+        return True
+
+    def is_fresh_read(self, index: Tensor, pids: Tensor) -> bool:
+        """Note a read of elements nobody has written (nor, where reads count, read)."""
+        written, read = self._marked()
+        if written is None or read is None or written.any_of(index):
+            return False
+        if self.track_reads:
+            if read.any_of(index):
+                return False
+            read.add(index, pids)
+            self._limit_log(read)
+        return True
+
+    def _limit_log(self, touched: _Touched) -> None:
+        if touched.lanes > _LONGEST_LOG:
+            self.enter_elements()
+
+    def _marked(self) -> tuple[_Touched | None, _Touched | None]:
+        """Bitmaps, made from the spans on first use; None once every element has its owners."""
+        if self.writers is None and self.written is None:
+            self.written, self.read = _Touched(self.count), _Touched(self.count)
+            for touched, rows in ((self.written, self.written_rows), (self.read, self.read_rows)):
+                for index, pids in rows.elements():
+                    touched.add(index, pids)
+            self.written_rows, self.read_rows = Spans(), Spans()
+        return self.written, self.read
+
+    # -- elements with owners
+
+    def enter_elements(self) -> None:
+        """Go over to an owner for each element."""
+        if self.writers is not None:
+            return
+        written, read = self._marked()
+        assert written is not None
+        assert read is not None
+        self.writers = torch.zeros(self.count, dtype=torch.int32)
+        for index, pids in written.log:
+            self.writers[index] = pids + 1
+        for index, pids in read.log:
+            self.note_read(index, pids)
+        self.written = self.read = None
 
     def note_read(self, index: Tensor, pids: Tensor) -> None:
         if self.readers is None:
@@ -98,7 +163,7 @@ class Owners:
 
     def read_clash(self, index: Tensor, pids: Tensor) -> Clash | None:
         """A race of a read with earlier writes, if any. 1-D ``index`` and ``pids``; notes it."""
-        self.enter_spans()
+        self.enter_elements()
         assert self.writers is not None
         before = self.writers.index_select(0, index)
         bad = (before != 0) & (before != pids + 1)
@@ -115,7 +180,7 @@ class Owners:
     ) -> Clash | None:
         """A race of a write with earlier accesses, if any; notes the write. ``changes`` tells
         for lanes (positions) whether their value differs from what the memory holds."""
-        self.enter_spans()
+        self.enter_elements()
         assert self.writers is not None
         found = None
         for accesses, what in ((self.writers, WRITE_WRITE), (self.readers, WRITE_READ)):
@@ -134,7 +199,7 @@ class Owners:
 
     def finer(self, size: int) -> Owners:
         """The same knowledge for smaller elements."""
-        self.enter_spans()
+        self.enter_elements()
         assert self.writers is not None
         ratio = self.size // size
         other = Owners(self.count * self.size, size, self.track_reads)

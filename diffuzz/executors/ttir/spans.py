@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_RUNS = 12
 _SHORTEST = 8
 
 
@@ -21,6 +20,13 @@ class _Run:
     pids: Tensor
     low: int
     high: int
+
+
+def _joined(a: _Run, b: _Run) -> _Run:
+    starts, order = torch.cat([a.starts, b.starts]).sort()
+    ends = torch.cat([a.ends, b.ends])[order]
+    pids = torch.cat([a.pids, b.pids])[order]
+    return _Run(starts, ends, pids, min(a.low, b.low), max(a.high, b.high))
 
 
 class Spans:
@@ -66,16 +72,10 @@ class Spans:
             return False
         run = _Run(starts, starts + length, pids[order], int(starts[0]), int(starts[-1]) + length)
         self.runs.append(run)
-        if len(self.runs) > _RUNS:
-            self._join()
+        # Joining runs of like size keeps their number logarithmic in that of the rows.
+        while len(self.runs) > 1 and len(self.runs[-1].starts) * 2 > len(self.runs[-2].starts):
+            self.runs[-2:] = [_joined(*self.runs[-2:])]
         return True
-
-    def _join(self) -> None:
-        starts = torch.cat([r.starts for r in self.runs])
-        starts, order = starts.sort()
-        ends = torch.cat([r.ends for r in self.runs])[order]
-        pids = torch.cat([r.pids for r in self.runs])[order]
-        self.runs = [_Run(starts, ends, pids, int(starts[0]), int(ends[-1]))]
 
     def elements(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Every element with its owner, in pieces."""
