@@ -170,8 +170,8 @@ def _corpus(
             raise UsageError(f"--corpus {folder}: no such folder")
         for entry in corpus.load_all(folder):
             if entry.target in targets:
-                path = folder / entry.target / entry.name
-                packed[f"{entry.target}/{entry.name}"] = _add(path.read_bytes(), blobs)
+                content = Path(entry.file.path).read_bytes()
+                packed[f"{entry.target}/{entry.name}"] = _add(content, blobs)
     return packed
 
 
