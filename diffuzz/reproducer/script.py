@@ -107,7 +107,8 @@ def choose_device(wanted: str, library: str | None) -> tuple[str, str]:
     modelled = bool(ABOUT["ops"]) and library is None
     unfit = "not asked for" if wanted == "cpu" else why_not_gpu(torch)
     if unfit is None and not modelled:
-        return "cuda", f"GPU ({torch.cuda.get_device_name()})"
+        own = f", native operators from {library}" if library else ""
+        return "cuda", f"GPU ({torch.cuda.get_device_name()}){own}"
     if wanted == "gpu":
         raise CannotTell(unfit or "the native operators are needed on the GPU: give --ops LIBRARY")
     if ABOUT["cpu"] is not None:
@@ -115,6 +116,8 @@ def choose_device(wanted: str, library: str | None) -> tuple[str, str]:
     parts = []
     if modelled:
         parts.append("native operators by a model of their contract in plain torch")
+    if library is not None:
+        parts.append(f"native operators from {library}")
     if ABOUT["triton"]:
         parts.append(f"Triton kernels compiled to Triton IR for {ABOUT['arch']}, which is executed")
     return "cpu", "CPU: " + ("; ".join(parts) or "plain torch")
