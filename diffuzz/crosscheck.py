@@ -101,7 +101,7 @@ def crosscheck(slicer: Slicer, pairing: Pairing, cases: Sequence[Case], lanes: i
     found = Crosscheck(target.name, arch.name, pairing.executors)
     for case, pair in _outcomes(slicer, pairing, cases, lanes, found):
         found.cases += 1
-        _compare(found, target, arch, case, pair)
+        compare(found, target, arch, case, pair)
     return found
 
 
@@ -153,9 +153,10 @@ def _outcomes(
             yield from threads.map(one, cases)
 
 
-def _compare(
+def compare(
     found: Crosscheck, target: Target, arch: Arch, case: Case, pair: tuple[Outcome, Outcome]
 ) -> None:
+    """Add what the two executors made of one case to ``found``."""
     first, second = pair
     if not (isinstance(first, Returned) and isinstance(second, Returned)):
         said = [_end(outcome) for outcome in pair]
