@@ -16,8 +16,9 @@ from diffuzz.executors.ttir.frames import Frame, Value, merged, picked
 from diffuzz.executors.ttir.ir import Block, Op
 from diffuzz.executors.ttir.knobs import Knobs
 from diffuzz.executors.ttir.locations import locate
-from diffuzz.executors.ttir.memory import Fault, Memory, Notice
+from diffuzz.executors.ttir.memory import Memory
 from diffuzz.executors.ttir.plan import Plan
+from diffuzz.executors.ttir.watch import Fault, Notice
 from diffuzz.outcome import Location, Report
 
 Grid = tuple[int, int, int]

@@ -10,15 +10,23 @@ give 0 and writes are dropped, so 32-bit offset overflow shows without allocatin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from diffuzz.executors.ttir.errors import Unsupported
-from diffuzz.executors.ttir.shadow import WRITE_LANES, WRITE_WRITE, Clash
 from diffuzz.executors.ttir.sums import Rows
 from diffuzz.executors.ttir.values import RAW, distinct
+from diffuzz.executors.ttir.watch import (
+    Fault,
+    Notice,
+    check_poison,
+    element_of,
+    every_row,
+    is_clear_write,
+    note_read,
+    store_watched,
+)
 from diffuzz.executors.ttir.windows import (
     MIDDLE,
     WINDOW_BITS,
@@ -27,21 +35,6 @@ from diffuzz.executors.ttir.windows import (
     extent,
     members_of,
 )
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Something the sanitizer saw. ``program`` is a linear program id, None where no single one
-    is to blame; ``other`` the second program of a race."""
-
-    kind: str
-    message: str
-    argument: str
-    program: int | None
-    other: int | None = None
-
-
-Notice = Callable[[Fault], None]
 
 
 class Memory:
@@ -120,15 +113,15 @@ class Memory:
 
     def _load_from(self, window: Window, rows: Rows, size: int, notice: Notice) -> Tensor:
         storage = window.storage
-        index = _element(rows.starts, window.origin, size)
+        index = element_of(rows.starts, window.origin, size)
         if storage.poison is not None:
-            self._check_poison(window, index, rows, size, notice)
+            check_poison(window, index, rows, size, notice)
         if self.races and (storage.is_written or storage.owners is not None):
-            self._note_read(window, index, rows, size, notice)
+            note_read(window, index, rows, size, notice)
         memory = storage.typed(size)
         if rows.length == 1:
             return memory.index_select(0, index).unsqueeze(1)
-        return _every_row(memory, rows.length).index_select(0, index)
+        return every_row(memory, rows.length).index_select(0, index)
 
     def _load_checked(
         self, window: Window, rows: Rows, size: int, fill: int, notice: Notice
@@ -180,17 +173,15 @@ class Memory:
         self, window: Window, rows: Rows, values: Tensor, size: int, notice: Notice
     ) -> None:
         storage = window.storage
-        index = _element(rows.starts, window.origin, size)
+        index = element_of(rows.starts, window.origin, size)
         memory = storage.typed(size)
-        if not self.races or self._is_clear_write(window, index, rows, size):
+        if not self.races or is_clear_write(window, index, rows, size):
             _write_rows(memory, index, rows.length, values)
         else:
-            self._store_watched(window, memory, rows, values, size, notice)
+            store_watched(window, memory, rows, values, size, notice)
         if storage.poison is not None:
-            unwritten = _every_row(storage.poison, rows.length * size)
-            first = index * size
-            for byte in range(rows.length * size):
-                unwritten[first, byte] = False
+            every_byte = torch.arange(rows.length * size)
+            storage.poison[(index * size).unsqueeze(1) + every_byte] = False
 
     def update(
         self, rows: Rows, size: int, notice: Notice, combine: Callable[[Tensor], Tensor]
@@ -210,9 +201,9 @@ class Memory:
             return
         if inside is not None:
             address = torch.where(inside, address, window.origin)
-        index = _element(address, window.origin, size)
+        index = element_of(address, window.origin, size)
         if storage.poison is not None:
-            self._check_poison(window, index, rows, size, notice)
+            check_poison(window, index, rows, size, notice)
         memory = storage.typed(size)
         after = combine(memory.index_select(0, index))
         if inside is not None:
@@ -262,73 +253,6 @@ class Memory:
             notice(Fault("out-of-bounds", message, window.argument, int(rows.owner()[worst])))
         return inside
 
-    def _check_poison(
-        self, window: Window, index: Tensor, rows: Rows, size: int, notice: Notice
-    ) -> None:
-        poison = window.storage.poison
-        assert poison is not None
-        unwritten = _every_row(poison, rows.length * size).index_select(0, index * size)
-        if bool(unwritten.any()):
-            row, byte = (int(x) for x in unwritten.nonzero()[0])
-            offset = int(index[row]) * size + byte // size * size - window.low
-            message = (
-                f"read of {size} bytes nobody has written, at byte {offset}"
-                f" of argument '{window.argument}'"
-            )
-            notice(Fault("uninitialised", message, window.argument, int(rows.owner()[row])))
-
-    def _race(self, window: Window, clash: Clash, size: int, notice: Notice) -> None:
-        message = f"{clash.what}: byte {clash.element * size - window.low} of '{window.argument}'"
-        notice(Fault("race", message, window.argument, clash.first, clash.second))
-
-    def _note_read(
-        self, window: Window, index: Tensor, rows: Rows, size: int, notice: Notice
-    ) -> None:
-        owners = window.storage.owners_for(size)
-        ratio, pids = size // owners.size, rows.owner()
-        if owners.is_clear_read(index * ratio, rows.length * ratio, pids):
-            return
-        each = _elements(index, rows.length, ratio, pids)
-        clash = None if owners.is_fresh_read(*each) else owners.read_clash(*each)
-        if clash is not None:
-            self._race(window, clash, owners.size, notice)
-
-    def _is_clear_write(self, window: Window, index: Tensor, rows: Rows, size: int) -> bool:
-        owners = window.storage.owners_for(size)
-        ratio = size // owners.size
-        return owners.is_clear_write(index * ratio, rows.length * ratio, rows.owner())
-
-    def _store_watched(
-        self,
-        window: Window,
-        memory: Tensor,
-        rows: Rows,
-        values: Tensor,
-        size: int,
-        notice: Notice,
-    ) -> None:
-        owners = window.storage.owners_for(size)
-        single = rows.exploded(size)
-        index, pids = _element(single.starts, window.origin, size), single.owner()
-        values = values.reshape(-1)
-        ratio = size // owners.size
-        fine, fine_pids = _elements(index, 1, ratio, pids)
-
-        def changes(lanes: Tensor) -> Tensor:
-            at = lanes // ratio
-            return memory.index_select(0, index[at]) != values[at]
-
-        clash = None
-        if not owners.is_fresh_write(fine, fine_pids):
-            clash = owners.write_clash(fine, fine_pids, changes)
-        memory[index] = values
-        if clash is None:
-            lost = memory.index_select(0, index) != values
-            if bool(lost.any()):
-                clash = _lost(index * ratio, pids, lost)
-        if clash is not None:
-            self._race(window, clash, owners.size, notice)
-
     def _reachable(self, rows: Rows, size: int, kind: str, notice: Notice) -> Iterator[Tensor]:
         """Positions of the lanes of each window; lanes of none are reported."""
         ids = rows.starts >> WINDOW_BITS
@@ -339,25 +263,6 @@ class Memory:
             else:
                 message = f"{kind} of {size} bytes at an address outside every argument"
                 notice(Fault("out-of-bounds", message, "", int(rows.owner()[lanes[0]])))
-
-
-def _element(address: Tensor, origin: int, size: int) -> Tensor:
-    offset = address - origin
-    return offset if size == 1 else offset >> (size.bit_length() - 1)
-
-
-def _elements(index: Tensor, length: int, ratio: int, pids: Tensor) -> tuple[Tensor, Tensor]:
-    """Every element of rows, in units ``ratio`` times finer, and its program."""
-    count = length * ratio
-    if count == 1:
-        return index, pids
-    each = ((index * ratio).unsqueeze(1) + torch.arange(count)).reshape(-1)
-    return each, pids.repeat_interleave(count)
-
-
-def _every_row(memory: Tensor, length: int) -> Tensor:
-    """View of every run of ``length`` neighbours: row i starts at element i."""
-    return memory.as_strided((max(memory.shape[0] - length + 1, 0), length), (1, 1))
 
 
 def _write_rows(memory: Tensor, index: Tensor, length: int, values: Tensor) -> None:
@@ -373,13 +278,3 @@ def _write_rows(memory: Tensor, index: Tensor, length: int, values: Tensor) -> N
         grid.index_copy_(0, offset // length, values)
     else:
         memory[index.unsqueeze(1) + torch.arange(length)] = values
-
-
-def _lost(index: Tensor, pids: Tensor, lost: Tensor) -> Clash:
-    """Two lanes of one store wrote different values to one element; the later one stayed."""
-    lane = int(lost.nonzero()[0])
-    mine = int(pids[lane])
-    others = pids[(index == index[lane]) & (pids != mine)]
-    if len(others):
-        return Clash(WRITE_WRITE, int(index[lane]), mine, int(others[0]))
-    return Clash(WRITE_LANES, int(index[lane]), mine, mine)

@@ -78,8 +78,10 @@ class Owners:
     def is_clear_write(self, starts: Tensor, length: int, pids: Tensor) -> bool:
         """Note a write of rows that meets no other program's access and no row of its own.
         False if that cannot be told from spans alone; then nothing was noted."""
-        if self.written is not None or self.writers is not None:
+        if self.written is not None or self.writers is not None or not len(starts):
             return False
+        starts, order = starts.sort()
+        pids = pids[order]
         met = self.written_rows.meets(starts, length, pids)
         if met is None or self.read_rows.meets(starts, length, pids) is None:
             return False
@@ -87,8 +89,10 @@ class Owners:
 
     def is_clear_read(self, starts: Tensor, length: int, pids: Tensor) -> bool:
         """The same for a read. Reads meet reads freely."""
-        if self.written is not None or self.writers is not None:
+        if self.written is not None or self.writers is not None or not len(starts):
             return False
+        starts, order = starts.sort()
+        pids = pids[order]
         if self.written_rows.meets(starts, length, pids) is None:
             return False
         if not self.track_reads:

@@ -36,11 +36,11 @@ class Spans:
         self.runs: list[_Run] = []
 
     def meets(self, starts: Tensor, length: int, pids: Tensor) -> bool | None:
-        """False if no given row overlaps one in here, True if each that does is in here as it is
-        and belongs to the same program, None otherwise."""
+        """False if no given row overlaps one in here, True if each does so exactly and belongs to
+        the same program, None otherwise. ``starts`` are in ascending order."""
         if not self.runs:
             return False
-        low, high = int(starts.min()), int(starts.max()) + length
+        low, high = int(starts[0]), int(starts[-1]) + length
         met = False
         for run in self.runs:
             if high <= run.low or low >= run.high:
@@ -63,14 +63,13 @@ class Spans:
         return met
 
     def add(self, starts: Tensor, length: int, pids: Tensor) -> bool:
-        """Add rows known not to meet any in here. False, and nothing added, if they overlap
-        among themselves or are too short to be worth it."""
+        """Add rows, in ascending order, known not to meet any in here. False, and nothing added,
+        if they overlap among themselves or are too short to be worth it."""
         if length < _SHORTEST:
             return False
-        starts, order = starts.sort()
         if len(starts) > 1 and int((starts[1:] - starts[:-1]).min()) < length:
             return False
-        run = _Run(starts, starts + length, pids[order], int(starts[0]), int(starts[-1]) + length)
+        run = _Run(starts, starts + length, pids, int(starts[0]), int(starts[-1]) + length)
         self.runs.append(run)
         # Joining runs of like size keeps their number logarithmic in that of the rows.
         while len(self.runs) > 1 and len(self.runs[-1].starts) * 2 > len(self.runs[-2].starts):

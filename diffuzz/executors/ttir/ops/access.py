@@ -9,10 +9,10 @@ from torch import Tensor
 
 from diffuzz.executors.ttir.frames import Frame, Value
 from diffuzz.executors.ttir.ir import Op, Type
-from diffuzz.executors.ttir.memory import Notice
 from diffuzz.executors.ttir.ops.registry import step
 from diffuzz.executors.ttir.sums import Rows, Runs, Sum, runs_of, split_axis
 from diffuzz.executors.ttir.values import HOLD, RAW, broadcast, ranked, size_of
+from diffuzz.executors.ttir.watch import Notice
 
 if TYPE_CHECKING:
     from diffuzz.executors.ttir.interpret import Run
