@@ -89,9 +89,14 @@ def timeline(
 
 def _cell(variant: Variant, case: Case, judge: Judge, count: Callable[[], None]) -> Cell:
     count()
-    if isinstance(variant.cut, Missing):
-        return Cell(UNKNOWN, (variant.cut.reason,))
-    return seen(judge.judge(variant.cut, case))
+    if variant.reason is not None:
+        return Cell(UNKNOWN, (variant.reason,))
+    judged = judge.recall(variant.key, case)
+    if judged is None:
+        piece = variant.cut
+        assert not isinstance(piece, Missing)
+        judged = judge.run(piece, case)
+    return seen(judged)
 
 
 def seen(judged: Judged) -> Cell:

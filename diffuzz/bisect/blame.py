@@ -27,15 +27,17 @@ def blame(found: Bisected, judge: Judge) -> dict[str, Any] | None:
     if not isinstance(answer, Culprit) or repository is None:
         return None
     older, newer = (found.variants[i] for i in (answer.index - 1, answer.index))
-    if isinstance(older.cut, Missing) or isinstance(newer.cut, Missing) or newer.commit is None:
+    if older.reason is not None or newer.reason is not None or newer.commit is None:
+        return None
+    pieces = (older.cut, newer.cut)
+    if isinstance(pieces[0], Missing) or isinstance(pieces[1], Missing):
         return None
     sources = (
         repository.source(repository.parents(newer.commit)[0]),
         repository.source(newer.commit),
     )
-    pieces = (older.cut, newer.cut)
     reverting = Reverting(*sources, (pieces[0].slice, pieces[1].slice))
-    native = [dict(p.closure.files) if p.closure else {} for p in pieces]
+    native = [dict(p.closure.files) if p.closure else {} for p in (pieces[0], pieces[1])]
     units = changed_units(pieces[0].slice, pieces[1].slice, native)
     wanted = Seen.GOOD if answer.index == answer.first_bad else Seen.BAD
     return _Blame(found, judge, reverting, units, wanted).data()

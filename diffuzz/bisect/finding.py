@@ -20,7 +20,7 @@ from diffuzz.bisection import (
     search_size,
 )
 from diffuzz.finding import Direction, Judged
-from diffuzz.history import Cut, Variant, key
+from diffuzz.history import Variant
 from diffuzz.slicing import Missing
 from diffuzz.verdicts import Judge
 
@@ -125,8 +125,9 @@ class _Bisect:
         """A claimed end that is on another branch is looked at by itself."""
         if self.row.aside is None:
             return None
-        name, piece = self.row.aside
+        name, variant = self.row.aside
         good = name == self.row.good
+        piece = variant.cut
         if isinstance(piece, Missing):
             seen, why = Seen.SKIP, piece.reason
         else:
@@ -175,18 +176,23 @@ class _Bisect:
 
     def _next(self, index: int) -> Judged:
         """The next observation of a variant: what was seen before comes first."""
-        piece = self.variants[index].cut
-        assert not isinstance(piece, Missing)
-        name = key(piece)
-        seen = self.log.of(name)
+        variant = self.variants[index]
+        seen = self.log.of(variant.key)
         place = self.used[index]
         self.used[index] += 1
         if place < len(seen):
             return seen[place]
-        case = self.question.case
-        judged = self.judge.run(piece, case) if seen else self.judge.judge(piece, case)
-        self.log.add(Observation(name, judged))
+        # What was remembered from elsewhere counts once: repeats are runs.
+        judged = None if seen else self.judge.recall(variant.key, self.question.case)
+        judged = judged or self._run(variant)
+        self.log.add(Observation(variant.key, judged))
         return judged
+
+    def _run(self, variant: Variant, *, fresh: bool = False) -> Judged:
+        piece = variant.cut
+        assert not isinstance(piece, Missing)
+        assert piece.slice.hash == variant.key
+        return self.judge.run(piece, self.question.case, fresh=fresh)
 
     # The last check
 
@@ -204,7 +210,7 @@ class _Bisect:
         while min(self._told(turns.good, sides[0]), self._told(turns.bad, sides[1])) < wanted:
             for number, side in enumerate(sides):
                 if side not in self.free:
-                    seen = self._turn(self.variants[side].cut)
+                    seen = self._turn(self.variants[side])
                     (turns.good, turns.bad)[number][seen.value] += 1
             if turns.good["bad"] or turns.good["skip"] + turns.bad["skip"] > _TURNS:
                 break
@@ -217,10 +223,9 @@ class _Bisect:
     def _told(self, seen: Counter[str], side: int) -> int:
         return 1 << 30 if side in self.free else seen["good"] + seen["bad"]
 
-    def _turn(self, piece: Cut) -> Seen:
-        assert not isinstance(piece, Missing)
-        judged = self.judge.run(piece, self.question.case, fresh=True)
-        self.log.add(Observation(key(piece), judged, turn=True))
+    def _turn(self, variant: Variant) -> Seen:
+        judged = self._run(variant, fresh=True)
+        self.log.add(Observation(variant.key, judged, turn=True))
         return self.question.look(judged).seen
 
     # Words

@@ -10,7 +10,7 @@ from packaging.version import InvalidVersion, Version
 from diffuzz.arch import Arch
 from diffuzz.errors import UsageError
 from diffuzz.finding import Direction
-from diffuzz.history import Cut, Cutter, History, Watch, history, release_history
+from diffuzz.history import History, Variant, Watch, history, release_history, variant_at
 from diffuzz.sources.archive import Releases
 from diffuzz.sources.repository import Repository
 from diffuzz.sources.revision import vllm_clone
@@ -34,7 +34,7 @@ class Row:
     history: History
     repository: Repository | None
     notes: tuple[str, ...] = ()
-    aside: tuple[str, Cut] | None = None
+    aside: tuple[str, Variant] | None = None
 
 
 def open_row(
@@ -114,8 +114,8 @@ def _git_row(
     found = history(repository, older, newer, target, arch, watch=watch)
     aside = None
     if found.notes:
-        cut = Cutter(target, arch).at(repository.source(older))
-        aside = (shown[0] if direction is Direction.REGRESSION else shown[1], cut)
+        claimed = variant_at(repository, older, target, arch)
+        aside = (shown[0] if direction is Direction.REGRESSION else shown[1], claimed)
     return Row(*shown, direction, found, repository, found.notes, aside)
 
 

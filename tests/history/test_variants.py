@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from diffuzz.history import Cutter, code_begins, history, key
+from diffuzz.history import Cutter, code_begins, history
 from diffuzz.sources.repository import Repository
 
 from .. import toy
@@ -158,7 +158,7 @@ def test_the_walk_finds_what_slicing_every_commit_finds(past: Past, seed: int) -
                     files[path] = None
         commits.append(past.commit(f"step {number}", files))
     with Repository.open(str(past.folder)) as repository:
-        keys = [key(Cutter(TARGET, ARCH).at(repository.source(sha))) for sha in commits]
+        keys = [Cutter(TARGET, ARCH).at(repository.source(sha)).key for sha in commits]
     starts = [i for i in range(len(keys)) if i == 0 or keys[i] != keys[i - 1]]
     found = past.variants(commits[0])
     assert [(v.revision, v.key) for v in found.variants] == [(commits[i], keys[i]) for i in starts]
