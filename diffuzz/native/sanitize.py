@@ -1,7 +1,7 @@
 """Running a sanitized build, and reading what it and the emulation say.
 
 ASan has to be in a process from its start: :func:`sanitized_environment` says how. What tensors
-hold is then guarded by torch's own allocations; :func:`poisoned` guards parts of them as well.
+hold is then guarded by torch's own allocations; :func:`poisoned_spans` guards parts of them too.
 """
 
 from __future__ import annotations
@@ -16,14 +16,10 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from diffuzz.native.reasons import NoCompiler
 from diffuzz.native.toolchain import Compiler, find_compiler
 from diffuzz.outcome import Location, Report
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _ASAN_OPTIONS = (
     "detect_leaks=0:halt_on_error=0:alloc_dealloc_mismatch=0:detect_odr_violation=0:"
@@ -156,34 +152,25 @@ def _undefined_kind(what: str) -> str:
 
 
 @contextlib.contextmanager
-def poisoned(regions: Sequence[Tensor]) -> Iterator[None]:
-    """Every access to the bytes of the (possibly strided) ``regions`` is a report meanwhile.
+def poisoned_spans(spans: Sequence[tuple[int, int]]) -> Iterator[None]:
+    """Every access to the ``spans`` (address, bytes) of memory is a report meanwhile.
 
     Only in a process of :func:`sanitized_environment`; :class:`RuntimeError` elsewhere. ASan
-    works in units of 8 bytes: of a run that does not end at one, the rest is not guarded.
+    works in units of 8 bytes: what of a span does not fill one is not guarded.
     """
     process = ctypes.CDLL(None)
     if not hasattr(process, "__asan_poison_memory_region"):
         raise RuntimeError("this process does not run under ASan")
-    spans = [span for region in regions for span in _spans(region)]
-    for start, size in spans:
-        process.__asan_poison_memory_region(ctypes.c_void_p(start), ctypes.c_size_t(size))
+    units = [(-(-start // 8) * 8, (start + size) // 8 * 8) for start, size in spans]
+    regions = [
+        (ctypes.c_void_p(start), ctypes.c_size_t(end - start))
+        for start, end in units
+        if end > start
+    ]
+    for region in regions:
+        process.__asan_poison_memory_region(*region)
     try:
         yield
     finally:
-        for start, size in spans:
-            process.__asan_unpoison_memory_region(ctypes.c_void_p(start), ctypes.c_size_t(size))
-
-
-def _spans(region: Tensor) -> Iterator[tuple[int, int]]:
-    """(address, bytes) of the contiguous runs of ``region``, whole units of 8 bytes."""
-    if region.numel() == 0:
-        return
-    if region.is_contiguous():
-        start, end = region.data_ptr(), region.data_ptr() + region.numel() * region.element_size()
-        start, end = -(-start // 8) * 8, end // 8 * 8
-        if end > start:
-            yield start, end - start
-        return
-    for part in region.unbind(0):
-        yield from _spans(part)
+        for region in regions:
+            process.__asan_unpoison_memory_region(*region)

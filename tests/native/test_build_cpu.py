@@ -9,10 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
-from toy import BLOCK, FILES, KERNEL_PATH, OP, PAGES, build, closure_of, line_of, mutated, run
 
 from diffuzz.arch import get_arch
 from diffuzz.cache import cache_dir
@@ -20,6 +20,18 @@ from diffuzz.native import build_cpu, toolchain
 from diffuzz.native.reasons import NoCompiler, NotEmulatable, refusal
 from diffuzz.native.sanitize import parse_runtime_reports
 from diffuzz.numerics.formats import FORMATS, encode
+from tests.native.toy import (
+    BLOCK,
+    FILES,
+    KERNEL_PATH,
+    OP,
+    PAGES,
+    build,
+    closure_of,
+    line_of,
+    mutated,
+    run,
+)
 
 pytestmark = pytest.mark.slow  # each build takes seconds
 
@@ -186,11 +198,11 @@ def test_a_killed_build_leaves_nothing_in_the_way(tmp_path, monkeypatch):
     monkeypatch.setenv("DIFFUZZ_CACHE", str(tmp_path / "cache"))
     closure_of(tmp_path / "tree")
     script = (
-        "import sys; sys.path.insert(0, sys.argv[2]); import toy, pathlib; "
+        "import sys, pathlib; sys.path.insert(0, sys.argv[2]); from tests.native import toy; "
         "toy.build(pathlib.Path(sys.argv[1]), 'sm90')"
     )
     child = subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path / "tree"), os.path.dirname(__file__)],
+        [sys.executable, "-c", script, str(tmp_path / "tree"), str(Path(__file__).parents[2])],
         start_new_session=True,
     )
     native = cache_dir("native")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from toy import FILES, KERNEL, KERNEL_PATH, closure_of, mutated, revision
 
 from diffuzz.native.closure import ClosureError, find_closure
+from tests.native.toy import FILES, KERNEL, KERNEL_PATH, closure_of, mutated, revision
 
 
 def test_an_op_is_followed_to_its_source_and_includes(tmp_path):

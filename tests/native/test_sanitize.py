@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from toy import BLOCK, KERNEL_PATH, PAGES, build, line_of, mutated, run
 
 from diffuzz.native.sanitize import parse_reports, sanitized_environment
 from diffuzz.outcome import Location, Report
+from tests.native.toy import BLOCK, KERNEL_PATH, PAGES, build, line_of, mutated, run
 
 STORE = line_of("row[lane * 2] =")
 

@@ -168,9 +168,9 @@ loaded = build_cpu.LoadedLibrary(Path(library))
 data = torch.load(request)
 cache = data["cache"].clone()[:, :data["block"], :64]
 scales = torch.zeros(len(data["slots"]))
-regions = [cache[page, row] for page, row in data["poison"]]
+spans = [(cache[page, row].data_ptr(), 64) for page, row in data["poison"]]
 import contextlib
-with sanitize.poisoned(regions) if regions else contextlib.nullcontext():
+with sanitize.poisoned_spans(spans) if spans else contextlib.nullcontext():
     torch.ops._C.toy_insert(data["x"], cache, scales, data["slots"], data["gain"])
 torch.save({"cache": cache.clone(), "scales": scales, "reports": loaded.take_reports()}, reply)
 """
