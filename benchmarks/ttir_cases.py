@@ -18,9 +18,9 @@ from torch import Tensor
 
 from diffuzz.numerics.formats import BY_DTYPE, cast, ulp, widen
 
-_OPS = "vllm.v1.attention.ops."
-_LAYERS = "vllm.model_executor.layers."
-_FLA = "vllm.third_party.flash_linear_attention.ops."
+OPS = "vllm.v1.attention.ops."
+LAYERS = "vllm.model_executor.layers."
+FLA = "vllm.third_party.flash_linear_attention.ops."
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def to_fp8(x: Tensor) -> Tensor:
 def merge_states(programs: int) -> Job:
     heads, size = 8, 128
     tokens = max(programs // heads, 1)
-    module = import_module(_OPS + "triton_merge_attn_states")
+    module = import_module(OPS + "triton_merge_attn_states")
     a, b = rand(tokens, heads, size, seed=1), rand(tokens, heads, size, seed=2)
     la = rand(heads, tokens, seed=3, dtype=torch.float32) * 3
     lb = rand(heads, tokens, seed=4, dtype=torch.float32) * 3
@@ -106,7 +106,7 @@ def merge_states(programs: int) -> Job:
 def group_quant(programs: int) -> Job:
     group, columns = 128, 512
     rows = max(programs // (columns // group), 1)
-    module = import_module(_LAYERS + "quantization.utils.fp8_utils")
+    module = import_module(LAYERS + "quantization.utils.fp8_utils")
     # Platforms without vLLM's native operator use the Triton kernel.
     module.current_platform = SimpleNamespace(
         is_cuda_alike=lambda: False, is_xpu=lambda: False, fp8_dtype=fp8
@@ -146,7 +146,7 @@ def _blocked(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, block: int)
 @case("w8a8_block_scaled_mm (fp8)")
 def block_scaled(programs: int) -> Job:
     m, n, k, block = 64 * max(programs // 4, 1), 256, 256, 128
-    module = import_module(_LAYERS + "quantization.utils.fp8_utils")
+    module = import_module(LAYERS + "quantization.utils.fp8_utils")
     a, b = to_fp8(rand(m, k, seed=6)), to_fp8(rand(n, k, seed=7))
     sa = rand(m, k // block, seed=8, dtype=torch.float32).abs() + 0.1
     sb = rand(n // block, k // block, seed=9, dtype=torch.float32).abs() + 0.1
@@ -164,7 +164,7 @@ def block_scaled(programs: int) -> Job:
 @case("fused_moe (bf16)")
 def fused_moe(programs: int) -> Job:
     experts, tokens, k, n, top = 4, max(programs * 8, 8), 64, 128, 2
-    module = import_module(_LAYERS + "fused_moe.fused_moe")
+    module = import_module(LAYERS + "fused_moe.fused_moe")
     module.warn_if_moe_use_td_ineffective = lambda *a, **kw: None
     module.resolve_moe_use_td = lambda: False
     block = 16
@@ -219,213 +219,8 @@ def fused_moe(programs: int) -> Job:
     return Job(run, judge, len(owner) * (n // 32))
 
 
-def _paged(tokens: list[int], heads: int, size: int, page: int, dtype: torch.dtype) -> Any:
-    """K and V pages with a shuffled table: cache [pages, page, heads, size]."""
-    counts = [-(-t // page) for t in tokens]
-    total = sum(counts) + 2
-    generator = torch.Generator().manual_seed(13)
-    order = torch.randperm(total, generator=generator)
-    table = torch.zeros(len(tokens), max(counts), dtype=torch.int32)
-    at = 0
-    for row, count in enumerate(counts):
-        table[row, :count] = order[at : at + count]
-        at += count
-    keys = rand(total, page, heads, size, seed=14, dtype=dtype)
-    values = rand(total, page, heads, size, seed=15, dtype=dtype)
-    return SimpleNamespace(keys=keys, values=values, table=table, lengths=torch.tensor(tokens))
-
-
-def _sequence(pages: Tensor, row: Tensor, length: int) -> Tensor:
-    """[length, heads, size] of one sequence, float64."""
-    page = pages.shape[1]
-    used = pages[row[: -(-length // page)].long()].double()
-    return used.reshape(-1, *pages.shape[2:])[:length]
-
-
-def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, first: int) -> Tensor:
-    """Causal attention of [queries, heads, size]; query i is at position ``first + i``."""
-    group = q.shape[1] // k.shape[1]
-    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-    scores = torch.einsum("qhd,khd->hqk", q.double(), k) * scale
-    where = torch.arange(k.shape[0]) > first + torch.arange(q.shape[0]).unsqueeze(1)
-    return torch.einsum("hqk,khd->qhd", scores.masked_fill(where, -torch.inf).softmax(-1), v)
-
-
-def _decode(programs: int, kv_heads: int) -> Job:
-    heads, size, page, splits = 8, 64, 16, 4
-    batch = max(programs // (heads * splits), 1)
-    module = import_module(_OPS + "triton_decode_attention")
-    lengths = [37 + 13 * (i % 9) for i in range(batch)]
-    cache = _paged(lengths, kv_heads, size, page, HALF)
-    q = rand(batch, heads, size, seed=16)
-    out, lse = torch.zeros_like(q), torch.zeros(batch, heads)
-    partial = torch.empty(batch, heads, splits, size + 1)
-    scale = size**-0.5
-
-    def run() -> None:
-        module.decode_attention_fwd(
-            q,
-            cache.keys,
-            cache.values,
-            out,
-            lse,
-            cache.table,
-            cache.lengths.int(),
-            partial,
-            splits,
-            scale,
-            page,
-        )
-
-    def judge() -> list[Pair]:
-        rows = [
-            attend(
-                q[i : i + 1],
-                _sequence(cache.keys, cache.table[i], n),
-                _sequence(cache.values, cache.table[i], n),
-                scale,
-                n - 1,
-            )
-            for i, n in enumerate(lengths)
-        ]
-        return [Pair(out, torch.cat(rows), 2, 6e-3)]
-
-    return Job(run, judge, batch * heads * splits)
-
-
-@case("decode_attention, both stages (MHA)")
-def decode_mha(programs: int) -> Job:
-    return _decode(programs, 8)
-
-
-@case("decode_attention, both stages (GQA)")
-def decode_gqa(programs: int) -> Job:
-    return _decode(programs * 4, 2)
-
-
-@case("unified_attention")
-def unified(programs: int) -> Job:
-    heads, kv_heads, size, page = 8, 2, 64, 16
-    module = import_module(_OPS + "triton_unified_attention")
-    count = max(programs // (kv_heads * 5), 1)
-    queries = [1 + 3 * (i % 5) for i in range(count)]
-    lengths = [n + 20 + 11 * (i % 7) for i, n in enumerate(queries)]
-    cache = _paged(lengths, kv_heads, size, page, HALF)
-    starts = torch.tensor([0, *queries]).cumsum(0).int()
-    q = rand(sum(queries), heads, size, seed=17)
-    out, scale = torch.zeros_like(q), size**-0.5
-
-    def run() -> None:
-        module.unified_attention(
-            q,
-            cache.keys,
-            cache.values,
-            out,
-            starts,
-            max(queries),
-            cache.lengths.int(),
-            max(lengths),
-            scale,
-            True,
-            (-1, -1),
-            cache.table,
-            0,
-            None,
-            None,
-            None,
-        )
-
-    def judge() -> list[Pair]:
-        rows = []
-        for i, n in enumerate(queries):
-            k = _sequence(cache.keys, cache.table[i], lengths[i])
-            v = _sequence(cache.values, cache.table[i], lengths[i])
-            at = int(starts[i])
-            rows.append(attend(q[at : at + n], k, v, scale, lengths[i] - n))
-        return [Pair(out, torch.cat(rows), 2, 8e-3)]
-
-    return Job(run, judge, kv_heads * (sum(queries) // 4 + count))
-
-
-@case("prefill attention")
-def prefill(programs: int) -> Job:
-    heads, size = 4, 64
-    count = max(programs // (heads * 2), 1)
-    module = import_module(_OPS + "triton_prefill_attention")
-    lengths = [40 + 9 * (i % 6) for i in range(count)]
-    starts = torch.tensor([0, *lengths[:-1]]).cumsum(0).int()
-    total = sum(lengths)
-    q, k, v = (rand(total, heads, size, seed=s) for s in (18, 19, 20))
-    out = torch.zeros_like(q)
-
-    def run() -> None:
-        module.context_attention_fwd(
-            q, k, v, out, starts, torch.tensor(lengths, dtype=torch.int32), max(lengths)
-        )
-
-    def judge() -> list[Pair]:
-        rows = []
-        for at, n in zip(starts.tolist(), lengths, strict=True):
-            part = slice(at, at + n)
-            rows.append(attend(q[part], k[part].double(), v[part].double(), size**-0.5, 0))
-        return [Pair(out, torch.cat(rows), 2, 8e-3)]
-
-    return Job(run, judge, count * heads)
-
-
-@case("chunked prefix prefill")
-def prefix_prefill(programs: int) -> Job:
-    heads, kv_heads, size, page = 4, 2, 64, 16
-    count = max(programs // heads, 1)
-    module = import_module(_OPS + "prefix_prefill")
-    queries = [5 + 3 * (i % 4) for i in range(count)]
-    lengths = [n + 18 + 7 * (i % 5) for i, n in enumerate(queries)]
-    cache = _paged(lengths, kv_heads, size, page, HALF)
-    starts = torch.tensor([0, *queries]).cumsum(0).int()
-    q = rand(sum(queries), heads, size, seed=21)
-    keys, values = [], []
-    for i, n in enumerate(queries):
-        keys.append(_sequence(cache.keys, cache.table[i], lengths[i])[-n:])
-        values.append(_sequence(cache.values, cache.table[i], lengths[i])[-n:])
-    k, v = torch.cat(keys).to(HALF), torch.cat(values).to(HALF)
-    out, x = torch.zeros_like(q), 8
-    # K as [pages, heads, size / x, page, x], V as [pages, heads, size, page].
-    pages = cache.keys.shape[0]
-    k_pages = cache.keys.view(pages, page, kv_heads, size // x, x).permute(0, 2, 3, 1, 4)
-    v_pages = cache.values.permute(0, 2, 3, 1)
-
-    def run() -> None:
-        one = torch.ones(1)
-        module.context_attention_fwd(
-            q,
-            k,
-            v,
-            out,
-            "auto",
-            k_pages.contiguous(),
-            v_pages.contiguous(),
-            cache.table,
-            starts,
-            cache.lengths.int(),
-            max(lengths),
-            max(queries),
-            one,
-            one,
-        )
-
-    def judge() -> list[Pair]:
-        rows = []
-        for i, n in enumerate(queries):
-            at = int(starts[i])
-            rows.append(
-                attend(
-                    q[at : at + n],
-                    _sequence(cache.keys, cache.table[i], lengths[i]),
-                    _sequence(cache.values, cache.table[i], lengths[i]),
-                    size**-0.5,
-                    lengths[i] - n,
-                )
-            )
-        return [Pair(out, torch.cat(rows), 2, 8e-3)]
-
-    return Job(run, judge, count * heads)
+def all_cases() -> dict[str, Callable[[int], Job]]:
+    """Every case by name, those of the other files included."""
+    for part in ("attention", "cache", "linear", "more", "sampling"):
+        import_module(f"ttir_cases_{part}")
+    return CASES

@@ -2,12 +2,14 @@
 
     python benchmarks/ttir_speed.py [--vllm REVISION] [--arch ARCH] [--kernel NAME]
 
-For each kernel and grid size: a cold launch (compiling included), a warm launch, peak memory of
-the process and the cost of one program. Times are processor time of one thread, so that a busy
+For each kernel and grid size: a cold launch (compiling included), a warm launch, the cost of one
+program and the peak of memory a launch adds. Times are processor time of one thread, so that a busy
 machine does not tell in them; inputs are float16 and OCP fp8, because the interpreter can run
-neither these kernels in bfloat16 nor FNUZ fp8. The interpreter runs in a process of its own (it is chosen by an
-environment variable); where its launch would take long it runs the smallest grid only, and its
-time for larger ones is that cost per program times the programs, marked ``~``.
+neither these kernels in bfloat16 nor FNUZ fp8.
+
+The interpreter runs in a process of its own (it is chosen by an environment variable). Where a
+launch would take it more than BUDGET_S it is not run: its time is then what a program cost at the
+largest grid that was, times the programs, and marked ``~``.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -42,8 +43,17 @@ KERNELS = {
 BUDGET_S = 12.0  # for one launch under the interpreter
 
 
-def peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def memory_mib(call: Callable[[], Any]) -> float:
+    """How much the process grows at most while ``call`` runs (Linux only)."""
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the present size
+
+    def reading(field: str) -> float:
+        text = Path("/proc/self/status").read_text()
+        return next(float(t.split()[1]) for t in text.splitlines() if t.startswith(field)) / 1024
+
+    before = reading("VmRSS")
+    call()
+    return reading("VmHWM") - before
 
 
 def timed(call: Callable[[], Any]) -> float:
@@ -56,11 +66,9 @@ def load(options: argparse.Namespace, folder: str) -> Any:
     arch = get_arch(options.arch)
     ttir_loader.install(open_revision(options.vllm), Path(folder), arch)
     import ttir_cases
-    import ttir_cases_mission
 
-    assert ttir_cases_mission
     ttir_cases.HALF = torch.float16
-    return ttir_cases.CASES
+    return ttir_cases.all_cases()
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -79,18 +87,13 @@ def measure(options: argparse.Namespace) -> None:
             job = cases[options.kernel](size)
             if options.interpret and expected * job.programs > BUDGET_S:
                 continue
-            before = peak_mib()
             cold = timed(job.run)
             repeats = 1 if options.interpret or cold > 2 else 5
             warm = min(timed(job.run) for _ in range(repeats)) if cold < 20 else cold
             expected = warm / job.programs
-            row = {
-                "programs": job.programs,
-                "cold": cold,
-                "warm": warm,
-                "memory": peak_mib() - before,
-                "peak": peak_mib(),
-            }
+            row = {"programs": job.programs, "cold": cold, "warm": warm, "memory": 0.0}
+            if not options.interpret:
+                row["memory"] = memory_mib(job.run)
             print(json.dumps(row), flush=True)
 
 
@@ -121,14 +124,14 @@ def child(options: argparse.Namespace, kernel: str, interpret: bool) -> list[dic
 
 def table(kernel: str, ours: list[dict[str, float]], theirs: list[dict[str, float]]) -> None:
     print(f"\n{kernel}")
-    print("  programs      cold ms   warm ms  us/program   peak MiB   interpreter ms     faster")
+    print("  programs      cold ms   warm ms  us/program     run MiB   interpreter ms     faster")
     known = {int(r["programs"]): r["warm"] for r in theirs}
     each = theirs[-1]["warm"] / theirs[-1]["programs"] if theirs else None
     for row in ours:
         programs = int(row["programs"])
         line = (
             f"  {programs:8}   {row['cold'] * 1e3:9.1f} {row['warm'] * 1e3:9.2f}"
-            f"   {row['warm'] / programs * 1e6:9.2f}  {row['peak']:9.0f}"
+            f"   {row['warm'] / programs * 1e6:9.2f}  {row['memory']:9.0f}"
         )
         other = known.get(programs)
         if other is None and each is not None:

@@ -1,4 +1,4 @@
-"""The ROCm gather and cache-write kernels (see :mod:`ttir_cases`), bit for bit."""
+"""Kernels that gather from the KV cache and write to it (see :mod:`ttir_cases`), bit for bit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import ttir_cases
-from ttir_cases import Job, Pair, case, fp8, rand, to_fp8
+from ttir_cases import OPS, Job, Pair, case, fp8, rand, to_fp8
 
 from diffuzz.numerics.formats import widen
 
@@ -100,3 +100,29 @@ def cache_write(programs: int) -> Job:
         ]
 
     return Job(run, judge, tokens * heads)
+
+
+@case("reshape_and_cache_flash (fp8)")
+def reshape_cache(programs: int) -> Job:
+    module = import_module(OPS + "triton_reshape_and_cache_flash")
+    module._is_supported_kv_cache_dtype = lambda name: True
+    heads, size, page = 2, 64, 16
+    pages = -(-programs // page) + 1
+    k, v = rand(programs, heads, size, seed=62), rand(programs, heads, size, seed=63)
+    generator = torch.Generator().manual_seed(64)
+    slots = torch.randperm(pages * page, generator=generator)[:programs]
+    kinds = to_fp8(torch.zeros(1)).dtype
+    caches = [torch.zeros(pages, page, heads, size).to(kinds) for _ in range(2)]
+    scale = torch.tensor([0.5]), torch.tensor([2.0])
+
+    def run() -> None:
+        module.triton_reshape_and_cache_flash(k, v, *caches, slots, "fp8", *scale)
+
+    def judge() -> list[Pair]:
+        pairs = []
+        for x, cache, s in zip((k, v), caches, scale, strict=True):
+            want = widen(to_fp8(x.float() / s))
+            pairs.append(Pair(cache.view(-1, heads, size)[slots], want, 0))
+        return pairs
+
+    return Job(run, judge, programs)
