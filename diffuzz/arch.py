@@ -20,7 +20,8 @@ class Arch:
 
     ``e4m3`` and ``e5m2`` name the flavours in :mod:`diffuzz.numerics.formats` that the hardware
     (and so the platform's fp8 dtype) uses. ``capability`` is what vLLM's platform reports as
-    ``(major, minor)``. ``triton_backend``, ``triton_arch`` and ``warp_size`` make Triton's
+    ``(major, minor)``, ``compute_units`` its number of compute units or multiprocessors (MI300X,
+    MI355X, H100 SXM, B200). ``triton_backend``, ``triton_arch`` and ``warp_size`` make Triton's
     ``GPUTarget``.
     """
 
@@ -30,6 +31,7 @@ class Arch:
     e4m3: str
     e5m2: str
     capability: tuple[int, int]
+    compute_units: int
     triton_backend: str
     triton_arch: str | int
 
@@ -41,10 +43,10 @@ class Arch:
 ARCHS: dict[str, Arch] = {
     a.name: a
     for a in (
-        Arch("gfx942", "amd", 64, "e4m3fnuz", "e5m2fnuz", (9, 4), "hip", "gfx942"),
-        Arch("gfx950", "amd", 64, "e4m3fn", "e5m2", (9, 5), "hip", "gfx950"),
-        Arch("sm90", "nvidia", 32, "e4m3fn", "e5m2", (9, 0), "cuda", 90),
-        Arch("sm100", "nvidia", 32, "e4m3fn", "e5m2", (10, 0), "cuda", 100),
+        Arch("gfx942", "amd", 64, "e4m3fnuz", "e5m2fnuz", (9, 4), 304, "hip", "gfx942"),
+        Arch("gfx950", "amd", 64, "e4m3fn", "e5m2", (9, 5), 256, "hip", "gfx950"),
+        Arch("sm90", "nvidia", 32, "e4m3fn", "e5m2", (9, 0), 132, "cuda", 90),
+        Arch("sm100", "nvidia", 32, "e4m3fn", "e5m2", (10, 0), 148, "cuda", 100),
     )
 }
 

@@ -62,6 +62,12 @@ class _Platform:
     def supports_fp8(self):
         return True
 
+    def get_cu_count(self, device_id=0):
+        return {arch.compute_units}
+
+    def num_compute_units(self, device_id=0):
+        return {arch.compute_units}
+
     def get_device_capability(self, device_id=0):
         return DeviceCapability(({major}, {minor}))
 
@@ -80,6 +86,18 @@ class _Platform:
 
 
 current_platform = _Platform()
+"""
+
+
+def platform_utils(arch: Arch) -> str:
+    """``vllm.utils.platform_utils``: the device queries a launcher sizes its grid by."""
+    return f"""\
+def num_compute_units(device_id=0):
+    return {arch.compute_units}
+
+
+def get_cu_count(device_id=0):
+    return {arch.compute_units}
 """
 
 

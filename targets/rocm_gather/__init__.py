@@ -33,7 +33,7 @@ _SCALES = (0.5, 2.0, 0.037, 0.001, 8.0, 448.0, 1.0 / 3.0)
 
 # Stand for the AITER package and its wrappers. Older revisions import its device query beside the
 # kernels; the wrappers hold the switch for the shuffle layout, which a case sets.
-_AITER = "def get_num_sms():\n    return 304\n"
+_AITER = "def get_num_sms():\n    return {units}\n"
 _AITER_OPS = """\
 class _Switches:
     shuffle = False
@@ -97,10 +97,10 @@ class RocmGather:
                 "vllm.platforms": stand_ins.platforms(arch, "amd"),
                 "vllm.triton_utils": stand_ins.triton_utils(),
                 "vllm.logger": stand_ins.logger(),
-                "vllm.utils.platform_utils": "def num_compute_units():\n    return 304\n",
+                "vllm.utils.platform_utils": stand_ins.platform_utils(arch),
                 "vllm._aiter_ops": _AITER_OPS,
                 "aiter": "",
-                "aiter.ops.triton.utils.device_info": _AITER,
+                "aiter.ops.triton.utils.device_info": _AITER.format(units=arch.compute_units),
             }
         )
 
