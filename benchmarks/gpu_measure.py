@@ -65,13 +65,15 @@ def throughput(options: Any) -> dict[str, Any]:
         cases = draw_cases(loaded.target, count=min(options.examples, 200), seed=1)
         cases = [case for case in cases if _runs(loaded, case)]  # compiles every kernel
         spent: Counter[str] = Counter()
+        wrong = 0
         for case in cases:
-            _timed(loaded, case, spent)
+            wrong += _timed(loaded, case, spent)
         total = sum(spent.values())
         kernels = _kernel_seconds(loaded, cases) if options.executor == "gpu" else {}
         busy = sum(kernels.values())
         found[name] = {
             "cases": len(cases),
+            "wrong": wrong,
             "cases_per_second_one_process": round(len(cases) / total, 1),
             "ms_a_case": {k: round(1e3 * v / len(cases), 3) for k, v in spent.items()},
             "kernel_ms_a_case": round(1e3 * busy / len(cases), 4),
@@ -95,7 +97,8 @@ def _runs(loaded: Loaded, case: Case) -> bool:
     return True
 
 
-def _timed(loaded: Loaded, case: Case, spent: Counter[str]) -> None:
+def _timed(loaded: Loaded, case: Case, spent: Counter[str]) -> bool:
+    """Add what each phase of a case takes; whether its result is wrong."""
     marks = [time.perf_counter()]
 
     def phase(name: str) -> None:
@@ -114,8 +117,9 @@ def _timed(loaded: Loaded, case: Case, spent: Counter[str]) -> None:
     phase("copy back")
     expected = loaded.target.expected(case, loaded.arch, inputs)
     phase("truth")
-    oracles.judge(returned, expected)
+    judged = oracles.judge(returned, expected)
     phase("judging")
+    return bool(judged.defects)
 
 
 def _kernel_seconds(loaded: Loaded, cases: list[Case]) -> dict[str, float]:
@@ -165,13 +169,22 @@ def trust(options: Any) -> dict[str, Any]:
 def big(options: Any) -> dict[str, Any]:
     loaded = Loaded(options, options.target, options.revision)
     started = time.perf_counter()
-    found = _big_gather(loaded) if options.target == "rocm_gather" else _big_insert(loaded)
-    return {**found, "device_seconds": round(time.perf_counter() - started, 2)}
+    try:
+        if options.target == "k3_decode":
+            found = _big_insert(loaded)
+        else:
+            found = _big_gather(loaded, options.tokens)
+    except RuntimeError as error:
+        outcome = loaded.executor.translate(error)
+        if outcome is None:
+            raise
+        found = {"tokens": options.tokens, "fault": str(outcome)}
+    return {**found, "seconds": round(time.perf_counter() - started, 2)}
 
 
-def _big_gather(loaded: Loaded) -> dict[str, Any]:
-    """2.2 million tokens out of two caches of 6.5 GB: offsets beyond 2**31 on both sides."""
-    blocks, page, heads, size, tokens = 200_000, 16, 8, 128, 2_200_000
+def _big_gather(loaded: Loaded, tokens: int) -> dict[str, Any]:
+    """Tokens out of two caches of 6.5 GB, offsets far beyond 2**31 elements."""
+    blocks, page, heads, size = 200_000, 16, 8, 128
     shape = (blocks, page, heads, size)
     generator = torch.Generator(device="cuda").manual_seed(1)
     caches = [
@@ -222,7 +235,7 @@ def _big_gather(loaded: Loaded) -> dict[str, Any]:
         "tokens": tokens,
         "largest_cache_offset": caches[0].numel(),
         "largest_output_offset": outputs[0].numel(),
-        "beyond_2_31": outputs[0].numel() > 2**31 and caches[0].numel() > 2**31,
+        "grid": [tokens, heads],
         "wrong_tokens": wrong,
         "first_wrong_token": first,
     }
@@ -290,6 +303,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--target", default="")
     parser.add_argument("--revision", default="")
+    parser.add_argument("--tokens", type=int, default=1 << 20)
     options = parser.parse_args()
     torch.set_num_threads(1)
     options.out.write_text(json.dumps(measures[options.measure](options), indent=1) + "\n")

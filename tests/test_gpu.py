@@ -42,7 +42,12 @@ ILLEGAL = "illegal memory access on the device"
 @pytest.mark.parametrize(
     ("text", "outcome", "lost"),
     [
-        ("CUDA error: an illegal memory access was encountered\nmore", ILLEGAL, True),
+        (
+            "CUDA error: an illegal memory access was encountered\n"
+            "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
+            ILLEGAL,
+            True,
+        ),
         ("Triton Error [CUDA]: an illegal memory access was encountered", ILLEGAL, True),
         ("Triton Error [HIP]:  Code: 700, Messsage: hipErrorIllegalAddress", ILLEGAL, True),
         ("CUDA error: misaligned address", "misaligned address on the device", True),

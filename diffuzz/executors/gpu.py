@@ -152,14 +152,16 @@ class GpuExecutor:
             os._exit(LOST_STATUS)
 
     def _fault(self, text: str) -> Outcome | None:
-        said = text.lower()
+        # What follows the first line is advice, and it speaks of assertions whatever went wrong.
+        first = (text.strip().splitlines() or [""])[0][:_SHOWN]
+        said = first.lower()
         if not _FROM_DEVICE.search(said):
             return None
         if any(word in said for word in _ASSERTED):
             return self._asserted()
         for name, words in _FAULTS.items():
             if any(word in said for word in words):
-                return Crashed(f"{name} on the device", text.strip().splitlines()[0][:_SHOWN])
+                return Crashed(f"{name} on the device", first)
         if any(word in said for word in _NO_MEMORY):
             return Unsupported("out of memory")
         if any(word in said for word in _DEVICE_LOST):
@@ -171,7 +173,8 @@ class GpuExecutor:
         found = _ASSERTION.search(_log_since(self._printed))
         if found is None:
             return Raised("AssertionError", "device-side assertion", None)
-        location = Location(shown_path(found["file"]), int(found["line"]), found["function"])
+        function = "" if found["function"] in ("unknown", "<unknown>") else found["function"]
+        location = Location(shown_path(found["file"]), int(found["line"]), function)
         return Raised("AssertionError", found["message"], location)
 
     def _refused(self, error: Exception) -> CompileFailed | None:
