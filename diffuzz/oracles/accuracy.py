@@ -95,7 +95,7 @@ def _judge_wrong(
     wrong: Tensor,
     measured: Measure,
 ) -> Defect:
-    named = explain(gather_evidence(output, expected, wrong))
+    named = explain(gather_evidence(output, values, expected, wrong))
     explanation: Explanation | None = None
     if named is None:
         kind, what = _unexplained(values[wrong], expected.value[wrong], expected.fmt)

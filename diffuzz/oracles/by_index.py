@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache
 from itertools import combinations
 
 import torch
@@ -11,17 +11,38 @@ from torch import Tensor
 from diffuzz.oracles.parts import Move
 
 SHIFTS = (1, 2, 4, 8, 16, 32, 64)
+SHAPES = 64
 Shape = tuple[int, ...]
 
 
-def moves(shape: Shape) -> list[Move]:
-    """Shifts along each dimension (by one first) and pairs of dimensions swapped."""
-    found = []
+@lru_cache(maxsize=SHAPES)
+def moves(shape: Shape) -> tuple[Move, ...]:
+    """Staying in place, shifts along each dimension (by one first), dimensions swapped."""
+    found = [Move(reads=tuple(_in_place(shape)))]
     for distance in SHIFTS:
         for dim, size in enumerate(shape):
             if distance < size:
                 found += [_shift(shape, dim, distance), _shift(shape, dim, -distance)]
-    return found + _swaps(shape)
+    return (*found, *_swaps(shape))
+
+
+@lru_cache(maxsize=SHAPES)
+def reads(shape: Shape) -> Tensor:
+    """What :func:`moves` of ``shape`` read, as int64 ``[moves, dimensions, 4]``."""
+    return torch.tensor([move.reads for move in moves(shape)])
+
+
+def sources(reads: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+    """The flat positions that the elements ``at`` came from, and where a move can tell (elsewhere
+    the position is the element's own); both ``[moves, elements]``."""
+    source = torch.zeros((len(reads), at.numel()), dtype=torch.int64)
+    known = torch.ones((len(reads), at.numel()), dtype=torch.bool)
+    for dim in range(reads.shape[1]):
+        step, size, offset, own = reads[:, dim, :, None].unbind(1)
+        index = (at // step) % size - offset
+        known &= (index >= 0) & (index < size)
+        source += index * own
+    return torch.where(known, source, at), known
 
 
 def _shift(shape: Shape, dim: int, distance: int) -> Move:
@@ -32,7 +53,10 @@ def _shift(shape: Shape, dim: int, distance: int) -> Move:
         text,
         500 + abs(distance),
         combines=abs(distance) == 1,
-        source=partial(_shifted, shape, dim, distance),
+        reads=tuple(
+            (step, size, distance if d == dim else 0, step)
+            for d, (step, size, _, _) in enumerate(_in_place(shape))
+        ),
     )
 
 
@@ -42,10 +66,13 @@ def _swaps(shape: Shape) -> list[Move]:
     for first, second in combinations(wide, 2):
         text = f"with dimensions {first} and {second} swapped"
         key = f"swapped-dims-{first}-{second}"
-        found.append(Move(key, text, 570, source=partial(_swapped, shape, first, second)))
+        order = list(range(len(shape)))
+        order[first], order[second] = second, first
+        turned = tuple(shape[d] for d in order)
+        found.append(Move(key, text, 570, reads=_relabelled(shape, order)))
         if shape[first] != shape[second]:
             text = f"read with dimensions {first} and {second} swapped"
-            found.append(Move(key, text, 571, source=partial(_unswapped, shape, first, second)))
+            found.append(Move(key, text, 571, reads=_relabelled(turned, order)))
     return found
 
 
@@ -57,35 +84,15 @@ def _strides(shape: Shape) -> list[int]:
     return strides[::-1]
 
 
-def _shifted(shape: Shape, dim: int, distance: int, at: Tensor) -> tuple[Tensor, Tensor]:
-    step, size = _strides(shape)[dim], shape[dim]
-    source = (at // step) % size - distance
-    known = (source >= 0) & (source < size)
-    return torch.where(known, at - distance * step, at), known
+def _in_place(shape: Shape) -> list[tuple[int, int, int, int]]:
+    return [(step, size, 0, step) for step, size in zip(_strides(shape), shape, strict=True)]
 
 
-def _relabel(shape: Shape, order: list[int], at: Tensor) -> Tensor:
-    """Flat positions in ``shape`` of the elements at ``at`` of its transpose by ``order``."""
+def _relabelled(shape: Shape, order: list[int]) -> tuple[tuple[int, int, int, int], ...]:
+    """Flat positions of its transpose by ``order`` as positions in ``shape``."""
     own = _strides(shape)
     turned = tuple(shape[d] for d in order)
-    source = torch.zeros_like(at)
-    for dim, step, size in zip(order, _strides(turned), turned, strict=True):
-        source += (at // step) % size * own[dim]
-    return source
-
-
-def _order(rank: int, first: int, second: int) -> list[int]:
-    order = list(range(rank))
-    order[first], order[second] = second, first
-    return order
-
-
-def _swapped(shape: Shape, first: int, second: int, at: Tensor) -> tuple[Tensor, Tensor]:
-    source = _relabel(shape, _order(len(shape), first, second), at)
-    return source, torch.ones_like(at, dtype=torch.bool)
-
-
-def _unswapped(shape: Shape, first: int, second: int, at: Tensor) -> tuple[Tensor, Tensor]:
-    order = _order(len(shape), first, second)
-    source = _relabel(tuple(shape[d] for d in order), order, at)
-    return source, torch.ones_like(at, dtype=torch.bool)
+    return tuple(
+        (step, size, 0, own[dim])
+        for dim, step, size in zip(order, _strides(turned), turned, strict=True)
+    )

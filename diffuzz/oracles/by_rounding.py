@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 
 from torch import Tensor
 
@@ -23,8 +23,9 @@ _WORDS: dict[Overflow, str] = {
 }
 
 
-def roundings(fmt: FloatFormat, overflow: Overflow | None) -> list[Rounding]:
-    """All of them for an output of ``fmt``, plainest first.
+@lru_cache(maxsize=64)
+def roundings(fmt: FloatFormat, overflow: Overflow | None) -> tuple[Rounding, ...]:
+    """All of them for an output of ``fmt``, none at all first, then plainest first.
 
     Wider types come before narrower ones: where data cannot tell them apart, the weaker claim
     stands. Types wider than the output count too: rounding twice is not rounding once.
@@ -47,7 +48,7 @@ def roundings(fmt: FloatFormat, overflow: Overflow | None) -> list[Rounding]:
                     narrows=True,
                 )
             )
-    return found + _other_bytes(fmt, others) + _other_overflow(fmt, overflow)
+    return (Rounding(), *found, *_other_bytes(fmt, others), *_other_overflow(fmt, overflow))
 
 
 def _flushed(fmt: FloatFormat) -> list[Rounding]:

@@ -7,6 +7,8 @@ output instead. Up to :data:`ROWS` wrong rows are compared with every row of the
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -37,29 +39,36 @@ class Elsewhere:
         return f"with rows along dimension {self.dim} {said} ({self.row} holds {self.source})"
 
 
-def rows_elsewhere(values: Tensor, low: Tensor, high: Tensor, wrong: Tensor) -> Elsewhere | None:
-    """``low`` and ``high`` bound what is right, rounded; all four of the output's shape.
+Bounds = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+def rows_elsewhere(
+    shape: tuple[int, ...], values: Tensor, wrong: Tensor, bounds: Bounds
+) -> Elsewhere | None:
+    """``values`` is the flat output and ``wrong`` has flat indices into it; ``bounds`` gives what
+    is right at flat indices, rounded.
 
     Returns the first dimension along which at least 99 % of the wrong rows are other rows.
     """
-    for dim, size in enumerate(values.shape):
-        rest = values.numel() // max(size, 1)
-        if not 2 <= size <= MAX_ROWS or rest < MIN_COLUMNS:
+    for dim, size in enumerate(shape):
+        if not 2 <= size <= MAX_ROWS or values.numel() // size < MIN_COLUMNS:
             continue
-        found = _along(dim, values, low, high, wrong)
+        found = _along(dim, shape, values, wrong, bounds)
         if found is not None:
             return found
     return None
 
 
-def _along(dim: int, values: Tensor, low: Tensor, high: Tensor, wrong: Tensor) -> Elsewhere | None:
-    size = values.shape[dim]
-    flat = [t.movedim(dim, 0).reshape(size, -1) for t in (values, low, high, wrong)]
-    columns = spread(flat[0].shape[1], COLUMNS)
-    suspects = flat[3].any(dim=1).nonzero().squeeze(1)
+def _along(
+    dim: int, shape: tuple[int, ...], values: Tensor, wrong: Tensor, bounds: Bounds
+) -> Elsewhere | None:
+    size, step = shape[dim], math.prod(shape[dim + 1 :])
+    columns = spread(values.numel() // size, COLUMNS)
+    at = columns // step * (size * step) + columns % step + torch.arange(size)[:, None] * step
+    suspects = torch.unique(wrong // step % size)
     rows = suspects[spread(suspects.numel(), ROWS)]
-    held = flat[0][rows][:, columns].unsqueeze(1)
-    least, most = flat[1][:, columns], flat[2][:, columns]
+    held = values[at[rows]].unsqueeze(1)
+    least, most = bounds(at)
     same = ((least <= held) & (held <= most)).double().mean(dim=2) >= SAME
     # A row that fits several rows of the truth says nothing about where it came from.
     telling = same.sum(dim=1) <= 1

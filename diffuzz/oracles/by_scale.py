@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -19,14 +20,17 @@ _DOUBLE = "doubled, as when bytes of an FNUZ fp8 format are read as OCP"
 _HALF = "halved, as when bytes of an OCP fp8 format are read as FNUZ"
 
 
-def fixed_factors() -> list[Factor]:
-    """Factors that need no fit. Reading the other fp8 flavour costs exactly a factor of two, save
-    for its special codes: FNUZ's largest magnitude becomes NaN, OCP's negative zero too."""
-    return [
+@cache
+def fixed_factors() -> tuple[Factor, ...]:
+    """None, and those that need no fit. Reading the other fp8 flavour costs exactly a factor of
+    two, save for its special codes: FNUZ's largest magnitude becomes NaN, OCP's negative zero too.
+    """
+    return (
+        Factor(),
         Factor("negated", "with the sign flipped", 200, value=-1.0),
         Factor("factor-2", _DOUBLE, 600, value=2.0, special=_largest_became_nan),
         Factor("factor-2", _HALF, 601, value=0.5, special=_zero_became_nan),
-    ]
+    )
 
 
 def fitted_factor(evidence: Evidence, at: Tensor) -> Factor | None:
@@ -44,8 +48,8 @@ def fitted_factor(evidence: Evidence, at: Tensor) -> Factor | None:
     if truth.numel() < MIN_ELEMENTS or torch.unique(significands).numel() < MIN_SIGNIFICANDS:
         return None
     reach = ulp(values, evidence.fmt) / 2
-    if evidence.slack is not None:
-        reach = reach + evidence.slack[at][usable] * (values / truth).abs()
+    if evidence.expected.slack is not None:
+        reach = reach + evidence.slack_at(at)[usable] * (values / truth).abs()
     low, high = (values.abs() - reach) / truth.abs(), (values.abs() + reach) / truth.abs()
     bottom, top = float(torch.quantile(low, 0.99)), float(torch.quantile(high, 0.01))
     if bottom > top:
@@ -74,7 +78,9 @@ def plainest(low: float, high: float) -> float:
 
 
 def _largest_became_nan(truth: Tensor, values: Tensor) -> Tensor:
-    return truth.isnan() | (values.isnan() & (truth.abs() == truth.abs().nan_to_num(0.0).max()))
+    size = truth.abs()
+    largest = size.nan_to_num(0.0).amax(dim=-1, keepdim=True)
+    return truth.isnan() | (values.isnan() & (size == largest))
 
 
 def _zero_became_nan(truth: Tensor, values: Tensor) -> Tensor:

@@ -7,12 +7,13 @@ elements, agreement with the elements that are right, share reproduced bit for b
 plainer one. Pairs are tried only when no single mistake will do. Hypotheses with equal scores
 cannot be told apart by the data: the plainer one gives the name, the text lists the others.
 
-All are tried on a few hundred elements first and only those that do well there on the rest.
+All are tried on a few hundred elements first, most of which need no more than a handful of them,
+and only those that do well there on the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass
 
 import torch
@@ -22,14 +23,14 @@ from diffuzz.finding import Explanation
 from diffuzz.numerics.error import interval
 from diffuzz.numerics.rounding import round_extended
 from diffuzz.oracles.by_row import rows_elsewhere
-from diffuzz.oracles.evidence import Evidence, holds, holds_bitwise
-from diffuzz.oracles.hypotheses import Hypotheses, Hypothesis, predict
+from diffuzz.oracles.evidence import Evidence
+from diffuzz.oracles.hypotheses import Hypotheses, Hypothesis
+from diffuzz.oracles.trial import attempt
 
 ENOUGH = 0.99
 SCREENED = 0.95
 MIN_ELEMENTS = 8
 MIN_VARIETY = 4
-MIN_KNOWN = 0.5
 
 
 @dataclass(frozen=True)
@@ -59,21 +60,25 @@ def explain(evidence: Evidence) -> Named | None:
         return None
     hypotheses = Hypotheses.about(evidence)
     return (
-        _best(evidence, hypotheses.with_mistakes(1))
+        _best(evidence, hypotheses, 1)
         or _rows_elsewhere(evidence)
-        or _best(evidence, hypotheses.with_mistakes(2))
+        or _best(evidence, hypotheses, 2)
     )
 
 
 def _telling(evidence: Evidence) -> bool:
     if evidence.n_wrong < MIN_ELEMENTS:
         return False
-    seen = evidence.codes[evidence.wrong], evidence.truth[evidence.wrong]
-    return any(torch.unique(t).numel() >= MIN_VARIETY for t in seen)
+    # The first few hundred elements nearly always settle it.
+    for at in (evidence.screen, evidence.wrong):
+        seen = evidence.codes[at], evidence.truth[at]
+        if any(torch.unique(t).numel() >= MIN_VARIETY for t in seen):
+            return True
+    return False
 
 
-def _best(evidence: Evidence, choices: Iterator[Hypothesis]) -> Named | None:
-    scored = list(_passing(evidence, choices))
+def _best(evidence: Evidence, hypotheses: Hypotheses, mistakes: int) -> Named | None:
+    scored = _passing(evidence, hypotheses, hypotheses.with_mistakes(mistakes))
     if not scored:
         return None
     top = max(score.rounded for score, _ in scored)
@@ -88,32 +93,26 @@ def _best(evidence: Evidence, choices: Iterator[Hypothesis]) -> Named | None:
 
 
 def _passing(
-    evidence: Evidence, choices: Iterator[Hypothesis]
-) -> Iterator[tuple[Score, Hypothesis]]:
+    evidence: Evidence, hypotheses: Hypotheses, rows: Tensor
+) -> list[tuple[Score, Hypothesis]]:
+    """Those of ``rows`` that reproduce enough, scored."""
     screen, wrong, right = evidence.screen, evidence.wrong, evidence.right
-    for hypothesis in choices:
-        if _share(evidence, hypothesis, screen) < SCREENED:
-            continue
-        share = _share(evidence, hypothesis, wrong)
-        if share >= ENOUGH:
-            bitwise = _share(evidence, hypothesis, wrong, bitwise=True)
-            agreeing = _share(evidence, hypothesis, right) if right.numel() else 1.0
-            yield Score(share, agreeing, bitwise), hypothesis
-
-
-def _share(
-    evidence: Evidence, hypothesis: Hypothesis, at: Tensor, *, bitwise: bool = False
-) -> float:
-    """Share of the elements ``at`` for which the hypothesis can tell and is right; 0 when it can
-    tell for too few."""
-    claim = predict(evidence, hypothesis, at, exactly=bitwise)
-    same = (holds_bitwise if bitwise else holds)(evidence, claim, at)
-    if claim.known is None:
-        return float(same.double().mean())
-    known = int(claim.known.sum())
-    if known < max(MIN_KNOWN * at.numel(), 1):
-        return 0.0
-    return int((same & claim.known).sum()) / known
+    # Who fails here too often must fail on the whole screen.
+    for few in evidence.handfuls:
+        misses = attempt(evidence, hypotheses, rows, few).misses
+        rows = rows[misses <= math.ceil((1 - SCREENED) * screen.numel())]
+    rows = rows[attempt(evidence, hypotheses, rows, screen).shares >= SCREENED]
+    shares = attempt(evidence, hypotheses, rows, wrong).shares
+    rows, shares = rows[shares >= ENOUGH], shares[shares >= ENOUGH]
+    bitwise = attempt(evidence, hypotheses, rows, wrong, bitwise=True).shares
+    agreeing = torch.ones(len(rows))
+    if right.numel():
+        agreeing = attempt(evidence, hypotheses, rows, right).shares
+    scores = zip(shares.tolist(), agreeing.tolist(), bitwise.tolist(), strict=True)
+    return [
+        (Score(*score), hypotheses.at(row))
+        for score, row in zip(scores, rows.tolist(), strict=True)
+    ]
 
 
 def _worded(best: Hypothesis, tied: list[Hypothesis], rivals: list[Hypothesis]) -> str:
@@ -136,14 +135,11 @@ def _is_rival(other: Hypothesis, best: Hypothesis) -> bool:
 
 
 def _rows_elsewhere(evidence: Evidence) -> Named | None:
-    low, high = (
-        round_extended(end, evidence.fmt).reshape(evidence.shape)
-        for end in interval(evidence.truth, evidence.slack)
-    )
-    wrong = torch.zeros(evidence.truth.numel(), dtype=torch.bool)
-    wrong[evidence.wrong] = True
-    values = evidence.values.reshape(evidence.shape)
-    found = rows_elsewhere(values, low, high, wrong.reshape(evidence.shape))
+    def bounds(at: Tensor) -> tuple[Tensor, Tensor]:
+        low, high = interval(evidence.truth[at], evidence.slack_at(at))
+        return round_extended(low, evidence.fmt), round_extended(high, evidence.fmt)
+
+    found = rows_elsewhere(evidence.shape, evidence.values, evidence.wrong, bounds)
     if found is None:
         return None
     key = f"rows-dim{found.dim}"

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from diffuzz.finding import Explanation
-from diffuzz.oracles.by_index import moves
+from diffuzz.oracles.by_index import moves, reads, sources
 from diffuzz.oracles.by_row import rows_elsewhere
-from diffuzz.oracles.evidence import WRONG_SAMPLE, spread
-from diffuzz.oracles.explain import ENOUGH, MIN_ELEMENTS, MIN_KNOWN, MIN_VARIETY, Named
+from diffuzz.oracles.evidence import SCREEN_SAMPLE, WRONG_SAMPLE, spread
+from diffuzz.oracles.explain import ENOUGH, MIN_ELEMENTS, MIN_VARIETY, Named
+from diffuzz.oracles.trial import MIN_KNOWN
 
 
 def explain_bits(codes: Tensor, truth: Tensor, wrong: Tensor) -> Named | None:
@@ -26,16 +27,28 @@ def explain_bits(codes: Tensor, truth: Tensor, wrong: Tensor) -> Named | None:
         return _named("constant", "all wrong elements hold the same bits", 1.0)
     if len(torch.unique(wanted[at])) < MIN_VARIETY:
         return None
-    for move in moves(tuple(codes.shape)):
-        assert move.source is not None
-        source, known = move.source(at)
-        share = _share(held[at] == wanted[source], known)
-        if share >= ENOUGH:
-            return _named(move.key, f"equals what is right {move.text}", share)
-    rows = rows_elsewhere(codes, truth, truth, wrong)
+    shape = tuple(codes.shape)
+    moved = _moved(shape, held, wanted, at)
+    if moved is not None:
+        return moved
+    rows = rows_elsewhere(shape, held, at, lambda some: (wanted[some], wanted[some]))
     if rows is None:
         return None
     return _named(f"rows-dim{rows.dim}", f"equals what is right {rows.text}", rows.share)
+
+
+def _moved(shape: tuple[int, ...], held: Tensor, wanted: Tensor, at: Tensor) -> Named | None:
+    few = at[spread(at.numel(), SCREEN_SAMPLE)]
+    source, known = sources(reads(shape), few)
+    misses = ((held[few] != wanted[source]) & known).sum(dim=1)
+    # Who fails more often among the few cannot reach the share among all.
+    for index in (misses <= (1 - ENOUGH) * at.numel() + 1).nonzero()[:, 0].tolist():
+        source, known = sources(reads(shape)[index : index + 1], at)
+        share = _share(held[at] == wanted[source], known)
+        if share >= ENOUGH:
+            move = moves(shape)[index]
+            return _named(move.key, f"equals what is right {move.text}", share)
+    return None
 
 
 def _share(same: Tensor, known: Tensor) -> float:

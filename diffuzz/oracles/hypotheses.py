@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations, product
 
 import torch
 from torch import Tensor
 
-from diffuzz.numerics.error import interval
-from diffuzz.oracles.by_index import moves
+from diffuzz.oracles.by_index import moves, reads
 from diffuzz.oracles.by_rounding import roundings
 from diffuzz.oracles.by_scale import fitted_factor, fixed_factors
-from diffuzz.oracles.evidence import WRONG_SAMPLE, Claim, Evidence, spread
+from diffuzz.oracles.evidence import WRONG_SAMPLE, Evidence, spread
 from diffuzz.oracles.parts import Content, Factor, Move, Part, Rounding
 from diffuzz.oracles.wording import number, slug
 
@@ -57,69 +57,61 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """The lists for one output, without their plain entries."""
+    """The four lists for one output, each with its plain entry first.
 
-    truth: Content
-    lists: dict[str, Sequence[Part]]
+    A hypothesis is a row of four indices into them. ``reads`` is what the moves read
+    (:func:`diffuzz.oracles.by_index.sources`).
+    """
+
+    contents: tuple[Content, ...]
+    moves: tuple[Move, ...]
+    factors: tuple[Factor, ...]
+    roundings: tuple[Rounding, ...]
+    reads: Tensor
 
     @classmethod
     def about(cls, evidence: Evidence) -> Hypotheses:
         expected = evidence.expected
         fitted = fitted_factor(evidence, evidence.wrong)
         return cls(
-            truth=Content(values=evidence.truth, slack=evidence.slack),
-            lists={
-                "content": list(_contents(evidence)),
-                "move": moves(evidence.shape),
-                "factor": [*fixed_factors(), *([fitted] if fitted else [])],
-                "rounding": roundings(expected.fmt, expected.overflow),
-            },
+            contents=(Content(values=evidence.truth, slack=True), *_contents(evidence)),
+            moves=moves(evidence.shape),
+            factors=(*fixed_factors(), *([fitted] if fitted else [])),
+            roundings=roundings(expected.fmt, expected.overflow),
+            reads=reads(evidence.shape),
         )
 
-    def with_mistakes(self, count: int) -> Iterator[Hypothesis]:
-        """Every hypothesis of ``count`` mistakes; several only of parts that combine."""
-        plain = Hypothesis(self.truth, Move(), Factor(), Rounding())
-        for names in combinations(self.lists, count):
-            usable = [
-                [part for part in self.lists[name] if count == 1 or part.combines] for name in names
-            ]
-            for parts in product(*usable):
-                changes = dict(zip(names, parts, strict=True))
-                yield replace(plain, **changes)  # type: ignore[arg-type]
+    def with_mistakes(self, count: int) -> Tensor:
+        """Rows of every hypothesis of ``count`` mistakes, int64 ``[n, 4]``; several mistakes only
+        of parts that combine."""
+        lists: tuple[Sequence[Part], ...]
+        lists = self.contents, self.moves, self.factors, self.roundings
+        usable = tuple(
+            tuple(i for i, part in enumerate(parts) if i and (count == 1 or part.combines))
+            for parts in lists
+        )
+        return _rows(usable, count)
+
+    def at(self, row: Sequence[int]) -> Hypothesis:
+        content, move, factor, rounding = row
+        return Hypothesis(
+            self.contents[content],
+            self.moves[move],
+            self.factors[factor],
+            self.roundings[rounding],
+        )
 
 
-def predict(
-    evidence: Evidence, hypothesis: Hypothesis, at: Tensor, *, exactly: bool = False
-) -> Claim:
-    """What the hypothesis says the elements ``at`` hold; without any slack when ``exactly``."""
-    content, move = hypothesis.content, hypothesis.move
-    factor, rounding = hypothesis.factor, hypothesis.rounding
-    known: Tensor | None = None
-    source = at
-    if move.source is not None:
-        source, known = move.source(at)
-        if evidence.expected.care is not None:
-            known = known & evidence.expected.care.reshape(-1)[source]
-    assert content.values is not None
-    truth = content.values[source]
-    slack = None
-    if content.slack is not None and not exactly:
-        # As large relative to other values as it usually is to the truth.
-        usual = truth.abs().nan_to_num(nan=0.0, posinf=0.0) * content.relative_slack
-        slack = torch.maximum(content.slack[source], usual)
-    low, high = interval(truth, slack)
-    if factor.value != 1.0:
-        low, high = low * factor.value, high * factor.value
-        if factor.value < 0:
-            low, high = high, low
-    if factor.special is not None:
-        usual = ~factor.special(truth, evidence.values[at])
-        known = usual if known is None else known & usual
-    if rounding.apply is not None:
-        low, high = rounding.apply(low), rounding.apply(high)
-    fmt = rounding.fmt or evidence.fmt
-    overflow = evidence.expected.overflow if rounding.fmt is None else None
-    return Claim(low, high, fmt, rounding.overflow if rounding.own_overflow else overflow, known)
+@lru_cache(maxsize=64)
+def _rows(usable: tuple[tuple[int, ...], ...], count: int) -> Tensor:
+    found = []
+    for columns in combinations(range(len(usable)), count):
+        for indices in product(*(usable[column] for column in columns)):
+            row = [0] * len(usable)
+            for column, index in zip(columns, indices, strict=True):
+                row[column] = index
+            found.append(row)
+    return torch.tensor(found, dtype=torch.int64).reshape(-1, len(usable))
 
 
 def _contents(evidence: Evidence) -> Iterator[Content]:
@@ -145,7 +137,7 @@ def _contents(evidence: Evidence) -> Iterator[Content]:
             name,
             110 + order,
             values=flat,
-            slack=evidence.slack,
+            slack=True,
             relative_slack=relative_slack,
             narrows=name.startswith(_NARROWING_NAMES),
             stated=True,
@@ -154,9 +146,9 @@ def _contents(evidence: Evidence) -> Iterator[Content]:
 
 def _relative_slack(evidence: Evidence) -> float:
     """The median slack of an element relative to its magnitude."""
-    if evidence.slack is None:
+    if evidence.expected.slack is None or not evidence.expected.hypotheses:
         return 0.0
     at = spread(evidence.truth.numel(), WRONG_SAMPLE)
-    relative = evidence.slack[at] / evidence.truth[at].abs()
+    relative = evidence.slack_at(at) / evidence.truth[at].abs()
     usual = relative[relative.isfinite()]
     return float(usual.median()) if usual.numel() else 0.0

@@ -36,14 +36,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Content(Part):
-    """Float64 values and slack (or None), flat, in the output's shape.
+    """Float64 values, flat, in the output's shape; ``slack`` says whether they have the truth's.
 
     The slack of other values than the truth is at least ``relative_slack`` of their magnitude.
     ``stated`` tells a target's own hypothesis from a generic one.
     """
 
     values: Tensor | None = None
-    slack: Tensor | None = None
+    slack: bool = False
     relative_slack: float = 0.0
     narrows: bool = False
     stated: bool = False
@@ -51,15 +51,16 @@ class Content(Part):
 
 @dataclass(frozen=True)
 class Move(Part):
-    """``source`` maps flat positions to the flat positions their elements came from, and says
-    for which of them it can tell."""
+    """Which element came from where: for each dimension how its index is read off a flat position
+    (stride and size), what is taken from that index, and the stride it has where it came from."""
 
-    source: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None
+    reads: tuple[tuple[int, int, int, int], ...] = ()
 
 
 @dataclass(frozen=True)
 class Factor(Part):
-    """A uniform factor. ``special`` marks elements it cannot speak for, given truth and output."""
+    """A uniform factor. ``special`` marks elements it cannot speak for, given truths
+    ``[n, elements]`` and output ``[elements]``."""
 
     value: float = 1.0
     special: Callable[[Tensor, Tensor], Tensor] | None = None
