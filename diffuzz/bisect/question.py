@@ -11,6 +11,7 @@ from diffuzz.corpus import stored_signature
 from diffuzz.finding import Defect, Judged, Measure
 from diffuzz.folding import mistake
 from diffuzz.minimise import folded
+from diffuzz.oracles.sanity import RUN, ran
 
 _LESS_PRECISE = ":less-precise"
 
@@ -42,17 +43,22 @@ class Question:
         return self.signature.endswith(_LESS_PRECISE)
 
     def look(self, judged: Judged) -> Look:
-        """Bad is the same mistake and nothing else: another failure tells nothing of this one."""
+        """Bad is the same mistake. Another failure tells nothing of this one, but where this one
+        is how a run ends or what an executor reports, and the run came back without it."""
         if judged.unknown is not None:
             return Look(Seen.SKIP, judged.unknown)
         wanted = stored_signature(folded(self.signature))
         for defect in judged.defects:
             if stored_signature(mistake(defect.signature)) == wanted:
                 return Look(Seen.BAD, defect=defect)
-        if judged.defects:
+        if judged.defects and not (self._of_the_run and ran(judged)):
             other = judged.defects[0]
             return Look(Seen.SKIP, f"another failure: {mistake(other.signature)}", other)
         return Look(Seen.GOOD)
+
+    @property
+    def _of_the_run(self) -> bool:
+        return self.signature.split(":")[1:2] == [RUN]
 
     def size(self, judged: Judged) -> float | Seen:
         """The error's size for a search by size: the largest rms error in ulp of an output."""
