@@ -1,6 +1,7 @@
 """Run as a program: the built Kimi-K3 decode ops against their models, output by output.
 
-Arguments: library, arch, and ``absmax`` or ``power-of-two`` (how the revision scales tiles).
+Arguments: library, arch, and ``absmax`` or ``power-of-two`` (how the revision scales tiles); then
+``cuda`` for a library of ``build_gpu``, whose compiler contracts products and sums.
 Prints JSON: ``cases``, ``differences`` ({"OUTPUT of OP": elements}) and ``cast``, how many of the
 differing fp8 bytes of block-scaled entries are the unscaled value converted to an integer.
 """
@@ -63,7 +64,24 @@ def outputs(kind: str, dtype, strided: bool, b: int, h: int) -> tuple[Tensor, Te
     return query, base[:, :BLOCK, :width], base
 
 
-def case(arch, options: Options, number: int, axes) -> list[tuple[str, Tensor, Tensor, Tensor]]:
+def on_device(values, device: str):
+    return [v.to(device) if isinstance(v, Tensor) else v for v in values]
+
+
+def run_op(name: str, device: str, args: list, query: Tensor, base: Tensor, rest: list) -> None:
+    """Call the op on ``device``; ``query`` and the cache's storage ``base`` are filled here."""
+    rest, (q, whole) = on_device(rest, device), on_device((query, base), device)
+    cache = whole.as_strided(*rest.pop(0))
+    if "fp8" in name:
+        q, cache = q.view(torch.float8_e4m3fn), cache.view(torch.float8_e4m3fn)
+    getattr(torch.ops._C, name)(*on_device(args, device), q, cache, *rest)
+    query.view(torch.uint8).copy_(q.view(torch.uint8))
+    base.copy_(whole)
+
+
+def case(
+    arch, options: Options, number: int, axes, device: str
+) -> list[tuple[str, Tensor, Tensor, Tensor]]:
     """(name, emulated, modelled, raw values where known) of one case."""
     dtype, kind, rope, strided, (b, h), scale = axes
     g = torch.Generator().manual_seed(number)
@@ -78,19 +96,18 @@ def case(arch, options: Options, number: int, axes) -> list[tuple[str, Tensor, T
     (q1, c1, b1), (q2, c2, b2) = (outputs(kind, dtype, strided, b, h) for _ in range(2))
     common = {**args, "slot_mapping": slots, "cache_block_size": BLOCK}
     common |= {"position_ids": tail[0], "cos_sin_cache": tail[1]}
+    prefix = "fused_kimi_k3_mla_decode_q_concat_"
+    rest = [(c1.shape, c1.stride()), slots, BLOCK, *tail]
     if kind == "fp8":
-        fp8 = torch.float8_e4m3fn
-        op = torch.ops._C.fused_kimi_k3_mla_decode_q_concat_kv_cache_fp8_insert
-        op(*args.values(), q1.view(fp8), c1.view(fp8), slots, *scales, BLOCK, *tail)
+        rest[2:2] = scales
+        run_op(f"{prefix}kv_cache_fp8_insert", device, list(args.values()), q1, b1, rest)
         extra = dict(zip(("q_scale_inv", "cache_scale_inv"), scales, strict=True))
         kimi_k3.fp8_insert(arch, options, mqa_q=q2, k_cache=c2, **common, **extra)
     elif kind == "plain":
-        op = torch.ops._C.fused_kimi_k3_mla_decode_q_concat_kv_cache_insert
-        op(*args.values(), q1, c1, slots, BLOCK, *tail)
+        run_op(f"{prefix}kv_cache_insert", device, list(args.values()), q1, b1, rest)
         kimi_k3.plain_insert(arch, options, mqa_q=q2, k_cache=c2, **common)
     else:
-        op = torch.ops._C.fused_kimi_k3_mla_decode_q_concat_ds_mla_insert
-        op(*args.values(), q1, c1, slots, BLOCK, *tail)
+        run_op(f"{prefix}ds_mla_insert", device, list(args.values()), q1, b1, rest)
         kimi_k3.ds_mla_insert(arch, options, mqa_q=q2, k_cache=c2, **common)
     raw = torch.zeros(PAGES, b1.shape[1], b1.shape[2], dtype=torch.int32)
     for token, slot in enumerate(slots.tolist()):
@@ -100,14 +117,15 @@ def case(arch, options: Options, number: int, axes) -> list[tuple[str, Tensor, T
     return [(f"mqa_q of {kind}", q1, q2, q1), (f"cache of {kind}", b1, b2, raw)]
 
 
-def main(library: str, arch_name: str, tile_scale: str) -> None:
+def main(library: str, arch_name: str, tile_scale: str, device: str = "cpu") -> None:
     build_cpu.LoadedLibrary(Path(library))
-    arch, options = get_arch(arch_name), Options(tile_scale=tile_scale)
+    arch = get_arch(arch_name)
+    options = Options("none" if device == "cpu" else "device", tile_scale)
     differences: Counter[str] = Counter()
     cast = cases = 0
     for number, axes in enumerate(AXES):
         cases += 1
-        for name, emulated, modelled, raw in case(arch, options, number, axes):
+        for name, emulated, modelled, raw in case(arch, options, number, axes, device):
             wide = torch.int16 if emulated.element_size() == 2 else torch.uint8
             wrong = emulated.view(wide) != modelled.view(wide)
             if wrong.any():

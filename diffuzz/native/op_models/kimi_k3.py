@@ -71,7 +71,7 @@ def rotate(values: Tensor, cos_sin: Tensor, options: Options) -> Tensor:
         cos_sin = cos_sin.unsqueeze(1)
     cos, sin = cos_sin[..., : ROPE // 2], cos_sin[..., ROPE // 2 :]
     x, y = values[..., 0::2], values[..., 1::2]
-    if options.contraction == "nvcc":
+    if options.contraction == "device":
         first = fused_multiply_add(x, cos.expand_as(x), -(y * sin))
         second = fused_multiply_add(y, cos.expand_as(y), x * sin)
     else:
