@@ -2,25 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache, partial
+import math
+from dataclasses import astuple, dataclass
+from functools import lru_cache
 
+import torch
 from torch import Tensor
 
 from diffuzz.numerics.formats import FORMATS, FP32, FloatFormat, Overflow
 from diffuzz.numerics.rounding import (
-    apply_overflow,
+    Grid,
     flush_subnormals,
+    grid,
     round_extended,
     truncate_extended,
 )
-from diffuzz.oracles.parts import Rounding
+from diffuzz.oracles.parts import Rounding, Step
 
 _WORDS: dict[Overflow, str] = {
     "inf": "overflow to infinity",
     "saturate": "saturating",
     "nan": "overflow to NaN",
 }
+_STEPS = {"round": round_extended, "truncate": truncate_extended, "flush": flush_subnormals}
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The first step of each of some roundings: its kind, and the grid and limit it has, float64
+    ``[n, 5, 1]``."""
+
+    kinds: tuple[Step | None, ...]
+    columns: Tensor
+
+    def take(self, values: Tensor, chosen: list[int]) -> None:
+        """Apply to each row of ``values`` (float64 ``[..., rows, elements]``, changed in place) the
+        step of the rounding ``chosen`` for it; monotone in each element."""
+        kinds = [self.kinds[one] for one in chosen]
+        for kind, apply in _STEPS.items():
+            rows = [row for row, this in enumerate(kinds) if this == kind]
+            if not rows:
+                continue
+            *grid, limit = self.columns[[chosen[row] for row in rows]].unbind(1)
+            stepped = apply(values[..., rows, :], Grid(*grid))
+            if kind == "round":
+                stepped = torch.where(stepped.isinf(), torch.copysign(limit, stepped), stepped)
+            values[..., rows, :] = stepped
+
+
+@lru_cache(maxsize=64)
+def steps(fmt: FloatFormat, overflow: Overflow | None) -> Steps:
+    """The first steps of :func:`roundings`."""
+    every = roundings(fmt, overflow)
+    columns = [[*astuple(grid(one.through or fmt)), one.limit] for one in every]
+    return Steps(
+        tuple(one.step for one in every), torch.tensor(columns, dtype=torch.float64).unsqueeze(2)
+    )
 
 
 @lru_cache(maxsize=64)
@@ -35,7 +72,10 @@ def roundings(fmt: FloatFormat, overflow: Overflow | None) -> tuple[Rounding, ..
         key=lambda f: (-f.mantissa_bits, -f.exponent_bits, f.flavour == "fnuz"),
     )
     cut = "truncated instead of rounded"
-    found = [Rounding("truncated", cut, 300, apply=_truncate(fmt), narrows=True), *_flushed(fmt)]
+    found = [
+        Rounding("truncated", cut, 300, step="truncate", through=fmt, narrows=True),
+        *_flushed(fmt),
+    ]
     for order, other in enumerate(others):
         found += _through(other, 310 + 10 * order)
         if other.mantissa_bits < fmt.mantissa_bits:
@@ -44,7 +84,8 @@ def roundings(fmt: FloatFormat, overflow: Overflow | None) -> tuple[Rounding, ..
                     f"truncated-to-{_family(other)}",
                     f"truncated to {other.name}",
                     400 + order,
-                    apply=_truncate(other),
+                    step="truncate",
+                    through=other,
                     narrows=True,
                 )
             )
@@ -58,7 +99,8 @@ def _flushed(fmt: FloatFormat) -> list[Rounding]:
             "flushed",
             f"subnormals of {one.name} flushed to zero",
             50 + order,
-            apply=_flush(one),
+            step="flush",
+            through=one,
             narrows=True,
         )
         for order, one in enumerate([fmt] if fmt is FP32 else [fmt, FP32])
@@ -74,7 +116,9 @@ def _through(other: FloatFormat, rank: int) -> list[Rounding]:
             f"through-{_family(other)}",
             f"rounded through {other.name}",
             rank + i,
-            apply=partial(_round, other, policy),
+            step="round",
+            through=other,
+            limit=_limit(other, policy),
             narrows=True,
             variant=_WORDS[policy],
         )
@@ -121,13 +165,8 @@ def _family(fmt: FloatFormat) -> str:
     return fmt.name.removesuffix("fnuz").removesuffix("fn")
 
 
-def _round(fmt: FloatFormat, policy: Overflow, values: Tensor) -> Tensor:
-    return apply_overflow(round_extended(values, fmt), fmt, policy)
-
-
-def _truncate(fmt: FloatFormat) -> Callable[[Tensor], Tensor]:
-    return partial(truncate_extended, fmt=fmt)
-
-
-def _flush(fmt: FloatFormat) -> Callable[[Tensor], Tensor]:
-    return partial(flush_subnormals, fmt=fmt)
+def _limit(fmt: FloatFormat, policy: Overflow) -> float:
+    """What :func:`diffuzz.numerics.rounding.apply_overflow` makes of an infinite magnitude."""
+    if policy == "saturate":
+        return fmt.max_finite
+    return math.inf if policy == "inf" and fmt.flavour == "ieee" else math.nan

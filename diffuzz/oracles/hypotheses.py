@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from diffuzz.oracles.by_index import moves, reads
-from diffuzz.oracles.by_rounding import roundings
+from diffuzz.oracles.by_rounding import Steps, roundings, steps
 from diffuzz.oracles.by_scale import fitted_factor, fixed_factors
 from diffuzz.oracles.evidence import WRONG_SAMPLE, Evidence, spread
 from diffuzz.oracles.parts import Content, Factor, Move, Part, Rounding
@@ -59,8 +59,8 @@ class Hypothesis:
 class Hypotheses:
     """The four lists for one output, each with its plain entry first.
 
-    A hypothesis is a row of four indices into them. ``reads`` is what the moves read
-    (:func:`diffuzz.oracles.by_index.sources`).
+    A hypothesis is a row of four indices into them. ``reads`` and ``steps`` are those of the
+    moves and of the roundings, as tensors.
     """
 
     contents: tuple[Content, ...]
@@ -68,6 +68,7 @@ class Hypotheses:
     factors: tuple[Factor, ...]
     roundings: tuple[Rounding, ...]
     reads: Tensor
+    steps: Steps
 
     @classmethod
     def about(cls, evidence: Evidence) -> Hypotheses:
@@ -79,6 +80,7 @@ class Hypotheses:
             factors=(*fixed_factors(), *([fitted] if fitted else [])),
             roundings=roundings(expected.fmt, expected.overflow),
             reads=reads(evidence.shape),
+            steps=steps(expected.fmt, expected.overflow),
         )
 
     def with_mistakes(self, count: int) -> Tensor:

@@ -8,12 +8,16 @@ that is not plain; a combination of two mistakes is two.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor
 
 from diffuzz.numerics.formats import FloatFormat, Overflow
+
+Step = Literal["round", "truncate", "flush"]
 
 
 @dataclass(frozen=True)
@@ -68,13 +72,17 @@ class Factor(Part):
 
 @dataclass(frozen=True)
 class Rounding(Part):
-    """A monotone function applied before the last rounding, which may itself be another one.
+    """A rounding before the last one, which may itself be another one.
 
-    ``fmt`` and ``overflow`` are those of the last rounding where they are not the contract's;
-    ``variant`` words what overflow becomes, between roundings that have one ``text``.
+    ``step`` is what is done before, in the format ``through``, with ``limit`` the magnitude (or
+    NaN) that what is beyond its range becomes when rounded. ``fmt`` and ``overflow`` are those of
+    the last rounding where they are not the contract's; ``variant`` words what overflow becomes,
+    between roundings that have one ``text``.
     """
 
-    apply: Callable[[Tensor], Tensor] | None = None
+    step: Step | None = None
+    through: FloatFormat | None = None
+    limit: float = math.inf
     fmt: FloatFormat | None = None
     overflow: Overflow | None = None
     own_overflow: bool = False

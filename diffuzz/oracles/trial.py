@@ -19,6 +19,7 @@ from diffuzz.numerics.rounding import apply_overflow, round_extended
 from diffuzz.oracles.by_index import sources
 from diffuzz.oracles.evidence import Evidence
 from diffuzz.oracles.hypotheses import Hypotheses
+from diffuzz.oracles.parts import Content
 
 MIN_KNOWN = 0.5
 # Numbers in one tensor: more no longer fit a core's cache, fewer are all overhead.
@@ -27,20 +28,14 @@ BATCH = 2**16
 
 @dataclass(frozen=True)
 class Claims:
-    """What hypotheses say some elements hold before any rounding, ``[n, elements]``.
+    """What hypotheses say some elements hold before the last rounding.
 
-    ``low`` and ``high`` are float64 bounds (one tensor where the claims are exact); ``known`` is
-    False where the hypothesis cannot say.
+    ``ends`` are float64 bounds, ``[2, n, elements]``, or only one where the claims are exact;
+    ``known`` is False where the hypothesis cannot say, ``[n, elements]``.
     """
 
-    low: Tensor
-    high: Tensor
+    ends: Tensor
     known: Tensor
-
-    def rows(self, index: Tensor) -> Claims:
-        low = self.low[index]
-        high = low if self.high is self.low else self.high[index]
-        return Claims(low, high, self.known[index])
 
 
 @dataclass(frozen=True)
@@ -76,52 +71,46 @@ def attempt(
     right = torch.empty(len(rows), dtype=torch.int64)
     step = max(1, BATCH // max(at.numel(), 1))
     # Rows of one rounding lie together, for they are rounded together.
-    order = rows[:, 3].argsort(stable=True)
-    for part in torch.split(order, step) if len(rows) else ():
-        claims, claim_of = _claims(evidence, hypotheses, rows[part, :3], at, exactly=bitwise)
-        for index, claim, fmt, overflow in _rounded(
-            evidence, hypotheses, claims, claim_of, rows[part, 3]
-        ):
+    for part in torch.split(torch.arange(len(rows)), step) if len(rows) else ():
+        claims = _claims(evidence, hypotheses, rows[part], at, exactly=bitwise)
+        for index, fmt, overflow in _last_roundings(evidence, hypotheses, rows[part, 3]):
             values = evidence.values[at]
             if fmt is not evidence.fmt:
                 values = decode(evidence.codes[at], fmt)
-            same = _holds(values, claim, fmt, overflow, bitwise=bitwise)
-            known[part[index]] = claim.known.sum(dim=1)
-            right[part[index]] = (same & claim.known).sum(dim=1)
+            told = claims.known[index]
+            same = _holds(values, claims.ends[:, index], fmt, overflow, bitwise=bitwise)
+            known[part[index]] = told.sum(dim=1)
+            right[part[index]] = (same & told).sum(dim=1)
     return Tally(known, right, at.numel())
 
 
 def _claims(
     evidence: Evidence, hypotheses: Hypotheses, rows: Tensor, at: Tensor, *, exactly: bool
-) -> tuple[Claims, Tensor]:
-    """The claims of different contents, moves and factors, and which one each row makes."""
-    sizes = len(hypotheses.moves), len(hypotheses.factors)
-    coded = (rows[:, 0] * sizes[0] + rows[:, 1]) * sizes[1] + rows[:, 2]
-    triples, claim_of = torch.unique(coded, return_inverse=True)
-    places, place_of = torch.unique_consecutive(triples // sizes[1], return_inverse=True)
+) -> Claims:
+    places, place_of = torch.unique(
+        rows[:, 0] * len(hypotheses.moves) + rows[:, 1], return_inverse=True
+    )
     truth, stored = _stored(evidence, hypotheses, places, at, exactly=exactly)
-    claims = stored.rows(place_of)
-    factors = (triples % sizes[1]).tolist()
-    low, high, known = claims.low, claims.high, claims.known
+    ends, known = stored.ends[:, place_of], stored.known[place_of]
+    factors = rows[:, 2].tolist()
     if any(factors):
         used = [hypotheses.factors[i] for i in factors]
         value = torch.tensor([[factor.value] for factor in used], dtype=torch.float64)
-        exact = high is low
-        low = low * value
-        high = low if exact else high * value
-        if not exact and min(factor.value for factor in used) < 0:
-            low, high = torch.where(value < 0, high, low), torch.where(value < 0, low, high)
-        for i, factor in enumerate(used):
+        ends = ends * value
+        if len(ends) > 1:
+            ends = torch.where(value < 0, ends.flip(0), ends)
+        for row, factor in enumerate(used):
             if factor.special is not None:
-                known[i] &= ~factor.special(truth[place_of[i]], evidence.values[at])
-    return Claims(low, high, known), claim_of
+                known[row] &= ~factor.special(truth[place_of[row]], evidence.values[at])
+    hypotheses.steps.take(ends, rows[:, 3].tolist())
+    return Claims(ends, known)
 
 
 def _stored(
     evidence: Evidence, hypotheses: Hypotheses, places: Tensor, at: Tensor, *, exactly: bool
 ) -> tuple[Tensor, Claims]:
-    """What each of the ``places`` (content and move) has for the elements ``at``, bare and with its
-    slack."""
+    """What each of the ``places`` (content and move, ascending) has for the elements ``at``, bare
+    and with its slack."""
     moved = places % len(hypotheses.moves)
     source, known = sources(hypotheses.reads[moved], at)
     if evidence.expected.care is not None:
@@ -129,61 +118,50 @@ def _stored(
     chosen, counts = torch.unique_consecutive(places // len(hypotheses.moves), return_counts=True)
     used = [hypotheses.contents[i] for i in chosen.tolist()]
     parts = torch.split(source, counts.tolist())
-    held = []
-    for content, part in zip(used, parts, strict=True):
-        assert content.values is not None
-        held.append(content.values[part])
+    held = [_held(content, part) for content, part in zip(used, parts, strict=True)]
     truth = torch.cat(held)
     if exactly or evidence.expected.slack is None:
-        return truth, Claims(truth, truth, known)
-    slacks = []
-    for content, part, values in zip(used, parts, held, strict=True):
-        if not content.slack:
-            slacks.append(torch.zeros_like(values))
-            continue
-        # As large relative to other values as it usually is to the truth.
-        usual = values.abs().nan_to_num(nan=0.0, posinf=0.0) * content.relative_slack
-        slacks.append(torch.maximum(evidence.slack_at(part), usual))
-    return truth, Claims(*interval(truth, torch.cat(slacks)), known)
+        return truth, Claims(truth[None], known)
+    slacks = [
+        _slack(evidence, content, part, values)
+        for content, part, values in zip(used, parts, held, strict=True)
+    ]
+    return truth, Claims(torch.stack(interval(truth, torch.cat(slacks))), known)
 
 
-def _rounded(
-    evidence: Evidence,
-    hypotheses: Hypotheses,
-    claims: Claims,
-    claim_of: Tensor,
-    roundings: Tensor,
-) -> Iterator[tuple[Tensor, Claims, FloatFormat, Overflow | None]]:
-    """Rows with the claims they make before the last rounding, and what that one is.
+def _held(content: Content, at: Tensor) -> Tensor:
+    assert content.values is not None
+    return content.values[at]
 
-    ``roundings`` is ascending. Rows that are rounded alike in the end come together.
-    """
-    chosen, counts = torch.unique_consecutive(roundings, return_counts=True)
-    rows = torch.split(torch.arange(len(roundings)), counts.tolist())
-    last: dict[tuple[FloatFormat, Overflow | None], list[tuple[Tensor, Claims]]] = {}
-    for chosen_one, index in zip(chosen.tolist(), rows, strict=True):
-        rounding = hypotheses.roundings[chosen_one]
-        claim = claims.rows(claim_of[index])
-        if rounding.apply is not None:
-            low = rounding.apply(claim.low)
-            high = low if claim.high is claim.low else rounding.apply(claim.high)
-            claim = Claims(low, high, claim.known)
+
+def _slack(evidence: Evidence, content: Content, at: Tensor, values: Tensor) -> Tensor:
+    if not content.slack:
+        return torch.zeros_like(values)
+    # As large relative to other values as it usually is to the truth.
+    usual = values.abs().nan_to_num(nan=0.0, posinf=0.0) * content.relative_slack
+    return torch.maximum(evidence.slack_at(at), usual)
+
+
+def _last_roundings(
+    evidence: Evidence, hypotheses: Hypotheses, chosen: Tensor
+) -> Iterator[tuple[list[int], FloatFormat, Overflow | None]]:
+    """Which rows end in which rounding."""
+    found: dict[tuple[FloatFormat, Overflow | None], list[int]] = {}
+    for row, index in enumerate(chosen.tolist()):
+        rounding = hypotheses.roundings[index]
         overflow = evidence.expected.overflow if rounding.fmt is None else None
         if rounding.own_overflow:
             overflow = rounding.overflow
-        last.setdefault((rounding.fmt or evidence.fmt, overflow), []).append((index, claim))
-    for (fmt, overflow), found in last.items():
-        low = torch.cat([claim.low for _, claim in found])
-        exact = claims.high is claims.low
-        high = low if exact else torch.cat([claim.high for _, claim in found])
-        known = torch.cat([claim.known for _, claim in found])
-        yield torch.cat([index for index, _ in found]), Claims(low, high, known), fmt, overflow
+        found.setdefault((rounding.fmt or evidence.fmt, overflow), []).append(row)
+    for (fmt, overflow), rows in found.items():
+        yield rows, fmt, overflow
 
 
 def _holds(
-    values: Tensor, claim: Claims, fmt: FloatFormat, overflow: Overflow | None, *, bitwise: bool
+    values: Tensor, ends: Tensor, fmt: FloatFormat, overflow: Overflow | None, *, bitwise: bool
 ) -> Tensor:
+    low = ends[0]
     if not bitwise:
-        return within(values, claim.low, claim.high, fmt, overflow)
-    stored = apply_overflow(round_extended(claim.low, fmt), fmt, overflow or "inf")
+        return within(values, low, ends[1] if len(ends) > 1 else low, fmt, overflow)
+    stored = apply_overflow(round_extended(low, fmt), fmt, overflow or "inf")
     return same_value(values, stored, fmt)
