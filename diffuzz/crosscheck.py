@@ -6,6 +6,7 @@ error model says whether both are right all the same.
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -40,6 +41,8 @@ class Row:
     ``differing`` counts elements whose bits differ, NaNs left out that differ in their payload
     only (``nan_payload``). ``both_right`` counts the cases with a difference in which both are
     within the target's error model, ``one_wrong`` the others. ``first`` shows one difference.
+    ``digest`` is of the second executor's bits in case order, all NaNs taken for one: what the
+    first can be held to where there is no second.
     """
 
     output: str
@@ -52,6 +55,7 @@ class Row:
     both_right: int = 0
     one_wrong: int = 0
     first: dict[str, Any] | None = None
+    digest: str = ""
 
 
 @dataclass
@@ -198,10 +202,20 @@ def _end(outcome: Outcome) -> str:
     return f"{type(outcome).__name__}: {getattr(outcome, 'how', '')}".rstrip(": ")
 
 
+def digest(tensor: Tensor, before: str = "") -> str:
+    """Of a tensor's bits, every NaN taken for one, chained to the digest ``before``."""
+    raw = tensor.contiguous().view(_RAW[tensor.element_size()])
+    if tensor.dtype.is_floating_point:
+        raw = raw.masked_fill(tensor.to(torch.float64).isnan(), -1 if raw.dtype.is_signed else 255)
+    content = raw.flatten().view(torch.uint8).numpy().tobytes()
+    return hashlib.sha256(before.encode() + content).hexdigest()
+
+
 def _count(row: Row, case: Case, ours: Tensor, theirs: Tensor) -> bool:
     """Add one case's output to its row; whether any bits differ."""
     row.cases += 1
     row.elements += ours.numel()
+    row.digest = digest(theirs, row.digest)
     raw = [t.contiguous().view(_RAW[t.element_size()]).flatten() for t in (ours, theirs)]
     unequal = raw[0] != raw[1]
     if ours.dtype.is_floating_point and bool(unequal.any()):
