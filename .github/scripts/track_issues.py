@@ -11,6 +11,7 @@ Uses the GitHub CLI (`gh`), which takes its token from the environment.
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import subprocess
@@ -42,7 +43,8 @@ def main(state: str, repository: str) -> int:
 def track(repository: str, text: str, issue: dict | None) -> str:
     """Create, edit or leave one issue; says which."""
     title, _, body = text.partition("\n")
-    title = title.removeprefix("# ").strip()
+    # A title is plain text: the draft's character references and zero-width spaces go.
+    title = html.unescape(title.removeprefix("# ")).replace("\u200b", "").strip()
     body = body.strip() + "\n"
     if issue is None:
         words = ("--title", title, "--label", LABEL, "--body-file", "-")

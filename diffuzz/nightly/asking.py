@@ -9,7 +9,7 @@ from diffuzz.bisect.data import bisected
 from diffuzz.bisect.finding import bisect_finding
 from diffuzz.bisect.log import open_log
 from diffuzz.bisect.question import Question
-from diffuzz.bisect.row import open_row
+from diffuzz.bisect.row import Row, open_row
 from diffuzz.errors import DiffuzzError
 from diffuzz.nightly.join import Data
 from diffuzz.verdicts import Judge
@@ -23,7 +23,13 @@ def key(direction: str, good: str, bad: str) -> str:
     return f"{direction}:{good}..{bad}"
 
 
-def ask(judge: Judge, question: Question, repo: str, good: str, bad: str) -> Data:
+Rows = dict[tuple[str, str, str, str], Row]
+"""Rows of variants by target, arch, good and bad: findings of one night often share one."""
+
+
+def ask(
+    judge: Judge, question: Question, repo: str, good: str, bad: str, rows: Rows | None = None
+) -> Data:
     """The answer to "which commit": a culprit, a range or the reason why neither is known.
 
     ``certain`` is true only for a culprit whose two sides were run again in turns in fresh
@@ -31,7 +37,11 @@ def ask(judge: Judge, question: Question, repo: str, good: str, bad: str) -> Dat
     the repository's own words.
     """
     try:
-        row = open_row(good, bad, judge.target, judge.arch, repo)
+        rows = {} if rows is None else rows
+        place = (judge.target.name, judge.arch.name, good, bad)
+        if place not in rows:
+            rows[place] = open_row(good, bad, judge.target, judge.arch, repo)
+        row = rows[place]
         inputs = {
             **judge.identity,
             "case": question.case.id,

@@ -128,7 +128,9 @@ def _settle(tonight: Tonight, unit: Unit, key: str, finding: Data, asks: str) ->
         tonight.account("bisect", unit.key, f"{key}: {error}", done=False)
         return
     good, _, bad = asks.partition(":")[2].partition("..")
-    answer = asking.ask(tonight.judge(unit), question, tonight.settings.repo, good, bad)
+    answer = asking.ask(
+        tonight.judge(unit), question, tonight.settings.repo, good, bad, tonight.rows
+    )
     finding["answers"][asks] = answer
     if answer["certain"]:
         commit = answer["culprit"]

@@ -230,8 +230,14 @@ def _machine(shards: Data) -> Iterator[str]:
 
 
 def _missing_shards(names: list[str]) -> list[str]:
-    count = max(int(name.partition("/")[2]) for name in names)
-    return [f"{i}/{count}" for i in range(1, count + 1) if f"{i}/{count}" not in names]
+    """Of each division that some shard is there of, the shards that are not."""
+    wanted = set()
+    for name in names:
+        head, _, count = name.rpartition("/")
+        of = head.rpartition(" ")[0]
+        for index in range(1, int(count) + 1):
+            wanted.add(f"{of} {index}/{count}".strip())
+    return sorted(wanted - set(names))
 
 
 def _account(shards: Data) -> list[tuple[str, Data]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from diffuzz import corpus
@@ -105,7 +107,8 @@ class _Night:
                 continue
             self.ready.append(ready)
             if not judged:
-                self._changed(ready)
+                with self._contained(CHANGED, unit):
+                    self._changed(ready)
         if same:
             self.tonight.account(CHANGED, "", f"{same} unchanged since they were judged")
 
@@ -218,12 +221,15 @@ class _Night:
             if stopped is not None:
                 self._say(HOLES, ready.unit, f"not run: {stopped}", False)
                 continue
-            begun[ready.unit.key] = self._holes(ready, len(self.ready) - number)
+            with self._contained(HOLES, ready.unit):
+                begun[ready.unit.key] = self._holes(ready, len(self.ready) - number)
         while begun and self.tonight.stopped() is None:
             ready = min(
                 (r for r in self.ready if r.unit.key in begun), key=lambda r: begun[r.unit.key]
             )
-            ran = self._random(ready, begun[ready.unit.key])
+            ran = 0
+            with self._contained(RANDOM, ready.unit):
+                ran = self._random(ready, begun[ready.unit.key])
             if ran == 0:
                 del begun[ready.unit.key]
             else:
@@ -259,6 +265,24 @@ class _Night:
         ran, _ = self._run(ready, cases, RANDOM, self._entries(unit))
         tonight.save()
         return ran.result.cases
+
+    @contextmanager
+    def _contained(self, what: str, unit: Unit) -> Iterator[None]:
+        """A mistake of diffuzz's own on one unit ends that unit's work, not the night. It is said
+        and kept in full, and the code stays unjudged."""
+        try:
+            yield
+        except DiffuzzError as error:
+            self._say(what, unit, str(error), False)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            self._say(what, unit, f"diffuzz itself failed: {text}", False)
+            path = self.tonight.folder / "failures.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a") as file:
+                file.write(f"{what}, {unit.key}\n{traceback.format_exc()}\n")
+            self.tonight.entry["failed"] = True
+            self.tonight.save()
 
     # What is run first
 

@@ -6,7 +6,7 @@ A look is one answer about one slice: ``shown``, ``right``, ``flaky`` (in some r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -97,23 +97,31 @@ def is_regression(finding: Data) -> bool:
 
 
 def leads(findings: dict[str, Any]) -> dict[str, str]:
-    """Finding → the one whose issue speaks for it: what one commit did, or what follows from
-    another finding, is one issue. The earliest leads, so that issues do not move."""
+    """Finding → the one whose issue speaks for it: what one commit did, the same mistake on
+    another arch, or what follows from another finding is one issue. The earliest leads, so that
+    issues do not move."""
     states = {key: status(finding) for key, finding in findings.items()}
     order = sorted(findings, key=lambda key: (first_night(findings[key]), key))
     result: dict[str, str] = {}
-    by_commit: dict[tuple[str, str], str] = {}
+    leading: dict[tuple[str, ...], str] = {}
     for key in order:
         result[key] = key
-        culprit = states[key].culprit
         if states[key].word == FIXED:
             continue
-        if culprit is not None:
-            place = (findings[key]["record"]["target"], culprit["commit"])
-            result[key] = by_commit.setdefault(place, key)
+        places = list(_places(findings[key]["record"], states[key]))
+        result[key] = next((leading[place] for place in places if place in leading), key)
+        for place in places:
+            leading.setdefault(place, result[key])
     for key in order:
         follows = findings[key]["record"]["follows"]
         alone = result[key] == key and states[key].culprit is None
         if alone and follows in findings and states[follows].word != FIXED:
             result[key] = result[follows]
     return result
+
+
+def _places(record: Data, now: Status) -> Iterator[tuple[str, ...]]:
+    """What two findings of one issue have in common."""
+    if now.culprit is not None:
+        yield (record["target"], now.culprit["commit"])
+    yield (record["target"], record["signature"], record["direction"], now.word)

@@ -13,6 +13,7 @@ from typing import Any
 
 from diffuzz.case import Case, make_case, sort_key
 from diffuzz.devices import device_name
+from diffuzz.nightly.asking import Rows
 from diffuzz.nightly.join import Data
 from diffuzz.nightly.machinery import Device, visible
 from diffuzz.nightly.state import StateFolder
@@ -64,6 +65,7 @@ class Tonight:
     entry: Data
     until: float
     quarantined: str | None = None
+    rows: Rows = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
     _judges: dict[str, Judge] = field(default_factory=dict)
 
@@ -76,9 +78,15 @@ class Tonight:
         return self.settings.shard
 
     @property
+    def part(self) -> str:
+        """This shard among all parts of the night: what it was restricted to, and its number."""
+        return " ".join([*sorted(self.settings.targets), str(self.shard)])
+
+    @property
     def folder(self) -> Path:
         """Where this night keeps requests and logs."""
-        return self.settings.state / "nights" / self.night / f"shard-{self.shard.index}"
+        part = self.part.replace("/", "-of-").replace(" ", "-")
+        return self.settings.state / "nights" / self.night / part
 
     @property
     def seed(self) -> int:
@@ -119,7 +127,7 @@ class Tonight:
     def save(self) -> None:
         """Everything so far is safe after this."""
         self.entry["step"] += 1
-        self.state.data["nights"].setdefault(self.night, {})[str(self.shard)] = self.entry
+        self.state.data["nights"].setdefault(self.night, {})[self.part] = self.entry
         self.state.save()
 
     def of_unit(self, key: str) -> dict[str, Data]:
@@ -193,6 +201,7 @@ def _entry(settings: Settings, head: Commit) -> Data:
         "at": datetime.now(timezone.utc).isoformat(timespec="microseconds"),
         "step": 0,
         "finished": False,
+        "failed": False,
         "head": {
             "commit": head.sha,
             "date": head.date.isoformat(),
