@@ -41,6 +41,7 @@ class Row:
     ``differing`` counts elements whose bits differ, NaNs left out that differ in their payload
     only (``nan_payload``). ``both_right`` counts the cases with a difference in which both are
     within the target's error model, ``one_wrong`` the others. ``first`` shows one difference.
+    ``max_ulp`` is the largest distance between two finite results, in representable values.
     ``digest`` is of the second executor's bits in case order, all NaNs taken for one: what the
     first can be held to where there is no second.
     """
@@ -54,6 +55,7 @@ class Row:
     cases_differing: int = 0
     both_right: int = 0
     one_wrong: int = 0
+    max_ulp: int = 0
     first: dict[str, Any] | None = None
     digest: str = ""
 
@@ -202,6 +204,18 @@ def _end(outcome: Outcome) -> str:
     return f"{type(outcome).__name__}: {getattr(outcome, 'how', '')}".rstrip(": ")
 
 
+def _apart(ours: Tensor, theirs: Tensor, raw: Sequence[Tensor]) -> int:
+    """The most representable values that lie between two finite results."""
+    finite = ours.to(torch.float64).isfinite() & theirs.to(torch.float64).isfinite()
+    width = 8 * ours.element_size()
+    codes = [r.to(torch.int64) & ((1 << width) - 1) for r in raw]
+    magnitude = (1 << (width - 1)) - 1
+    # Sign and magnitude to a count from zero: neighbours are one apart.
+    counts = [torch.where(c > magnitude, -(c & magnitude), c) for c in codes]
+    apart = (counts[0] - counts[1]).abs()[finite.flatten()]
+    return int(apart.max()) if apart.numel() else 0
+
+
 def digest(tensor: Tensor, before: str = "") -> str:
     """Of a tensor's bits, every NaN taken for one, chained to the digest ``before``."""
     raw = tensor.contiguous().view(_RAW[tensor.element_size()])
@@ -223,6 +237,7 @@ def _count(row: Row, case: Case, ours: Tensor, theirs: Tensor) -> bool:
         both = unequal & nan[0] & nan[1]
         row.nan_payload += int(both.sum())
         unequal = unequal & ~both
+        row.max_ulp = max(row.max_ulp, _apart(ours, theirs, raw))
     count = int(unequal.sum())
     row.differing += count
     row.cases_differing += bool(count)

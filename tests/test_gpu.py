@@ -180,6 +180,7 @@ def test_crosscheck_counts_bits_and_shows_the_first(toy: tuple[Crosscheck, Pairi
     assert (row.elements, row.differing, row.cases_differing, row.one_wrong) == (32, 2, 1, 1)
     assert row.first is not None
     assert (row.first["index"], row.first["bits"]) == (3, ["0x0", "0x8000"])
+    assert row.max_ulp == 0x4000
     json.dumps(found.to_dict(), allow_nan=False)
 
 
