@@ -41,7 +41,8 @@ class Row:
     ``differing`` counts elements whose bits differ, NaNs left out that differ in their payload
     only (``nan_payload``). ``both_right`` counts the cases with a difference in which both are
     within the target's error model, ``one_wrong`` the others. ``first`` shows one difference.
-    ``max_ulp`` is the largest distance between two finite results, in representable values.
+    ``max_ulp`` is the largest distance between two normal results, in representable values;
+    ``at_ends`` counts differing elements where one is zero, subnormal, infinite or NaN.
     ``digest`` is of the second executor's bits in case order, all NaNs taken for one: what the
     first can be held to where there is no second.
     """
@@ -56,6 +57,7 @@ class Row:
     both_right: int = 0
     one_wrong: int = 0
     max_ulp: int = 0
+    at_ends: int = 0
     first: dict[str, Any] | None = None
     digest: str = ""
 
@@ -204,15 +206,19 @@ def _end(outcome: Outcome) -> str:
     return f"{type(outcome).__name__}: {getattr(outcome, 'how', '')}".rstrip(": ")
 
 
-def _apart(ours: Tensor, theirs: Tensor, raw: Sequence[Tensor]) -> int:
-    """The most representable values that lie between two finite results."""
-    finite = ours.to(torch.float64).isfinite() & theirs.to(torch.float64).isfinite()
-    width = 8 * ours.element_size()
-    codes = [r.to(torch.int64) & ((1 << width) - 1) for r in raw]
+def _normal(tensor: Tensor) -> Tensor:
+    """Which elements of the flattened tensor are finite and at least the smallest normal number."""
+    value = tensor.to(torch.float64).flatten()
+    return value.isfinite() & (value.abs() >= torch.finfo(tensor.dtype).smallest_normal)
+
+
+def _apart(raw: Sequence[Tensor], among: Tensor, width: int) -> int:
+    """The most representable values that lie between two results."""
+    codes = [r[among].to(torch.int64) & ((1 << width) - 1) for r in raw]
     magnitude = (1 << (width - 1)) - 1
     # Sign and magnitude to a count from zero: neighbours are one apart.
     counts = [torch.where(c > magnitude, -(c & magnitude), c) for c in codes]
-    apart = (counts[0] - counts[1]).abs()[finite.flatten()]
+    apart = (counts[0] - counts[1]).abs()
     return int(apart.max()) if apart.numel() else 0
 
 
@@ -237,7 +243,9 @@ def _count(row: Row, case: Case, ours: Tensor, theirs: Tensor) -> bool:
         both = unequal & nan[0] & nan[1]
         row.nan_payload += int(both.sum())
         unequal = unequal & ~both
-        row.max_ulp = max(row.max_ulp, _apart(ours, theirs, raw))
+        normal = _normal(ours) & _normal(theirs)
+        row.max_ulp = max(row.max_ulp, _apart(raw, normal, 8 * ours.element_size()))
+        row.at_ends += int((unequal & ~normal).sum())
     count = int(unequal.sum())
     row.differing += count
     row.cases_differing += bool(count)

@@ -172,15 +172,15 @@ def test_crosscheck_counts_bits_and_shows_the_first(toy: tuple[Crosscheck, Pairi
     size = torch.Size((1, 32))
     ours = torch.zeros(size, dtype=torch.bfloat16)
     theirs = ours.clone()
+    ours[0, 7], theirs[0, 7] = 2.0, -2.015625
     theirs[0, 3] = -0.0
-    theirs[0, 7] = 2.0
     pair = (Returned({"out": ours}), Returned({"out": theirs}))
     compare(found, pairing.target, pairing.arch, case, pair)
     (row,) = found.rows.values()
     assert (row.elements, row.differing, row.cases_differing, row.one_wrong) == (32, 2, 1, 1)
     assert row.first is not None
     assert (row.first["index"], row.first["bits"]) == (3, ["0x0", "0x8000"])
-    assert row.max_ulp == 0x4000
+    assert (row.max_ulp, row.at_ends) == (0x8001, 1)
     json.dumps(found.to_dict(), allow_nan=False)
 
 
