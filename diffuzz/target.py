@@ -55,7 +55,11 @@ Expectation = Union["Expected", "ExpectedBits"]
 
 
 class Target(Protocol):
-    """What a target must state. See ``targets/rocm_gather.py`` for one written out."""
+    """What a target must state. See ``targets/rocm_gather`` for one written out.
+
+    It may also state ``dims``: what the axes of an output are called, as ``{"key": ("token",
+    "head", "column")}``, for reproducers to name the first wrong element by.
+    """
 
     @property
     def name(self) -> str: ...

@@ -90,7 +90,8 @@ def _replay(
 
 
 def _line(case_file: Any, arch: str, result: Any) -> tuple[str, str]:
-    from diffuzz.folding import mistake
+    from diffuzz.corpus import stored_signature
+    from diffuzz.minimise import folded
 
     where = f"{case_file.path} on {arch}"
     judged = result.candidate
@@ -99,8 +100,9 @@ def _line(case_file: Any, arch: str, result: Any) -> tuple[str, str]:
     if not judged.defects:
         return f"{where}: right", "right"
     lines = [f"{where}: wrong"]
+    own = case_file.signature and stored_signature(folded(case_file.signature))
     for defect in judged.defects:
-        same = case_file.signature in (defect.signature, mistake(defect.signature))
+        same = stored_signature(folded(defect.signature)) == own
         at = f" at {defect.location}" if defect.location else ""
         lines.append(
             f"  {defect.kind.value}: {defect.message}{at}"

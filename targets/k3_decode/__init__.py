@@ -52,6 +52,12 @@ class K3Decode:
         Real("k_scale", 2.0**-12, 2.0**9, _SCALES),
         Choice("content", ("plain", "wide", "extreme")),
     )
+    dims: Mapping[str, tuple[str, ...]] = {
+        "mqa_q": ("token", "head", "column"),
+        "cache": ("inserted token", "column"),
+        "cache_latent": ("inserted token", "column"),
+        "cache_rope": ("inserted token", "column"),
+    }
     entries = (Entry("decode", _MODEL, ("MultiHeadLatentAttention._decode_concat_cache",)),)
 
     def stand_ins(self, arch: Arch) -> StandIns:

@@ -72,6 +72,10 @@ class RocmGather:
         Choice("content", ("plain", "wide", "extreme"), "values in the cache"),
         Int("pad_tokens", 0, 3, doc="tokens of the write with slot -1"),
     )
+    dims: Mapping[str, tuple[str, ...]] = {
+        "key": ("token", "head", "column"),
+        "value": ("token", "head", "column"),
+    }
     entries = (
         Entry("gather", _BACKEND, ("cp_mha_gather_cache",)),
         Entry("write", _BACKEND, ("reshape_and_cache_shuffle_triton",), optional=True),

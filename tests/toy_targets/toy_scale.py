@@ -30,6 +30,7 @@ class ToyScale:
         Int("rows", 1, 20, (1, 2, 16, 17)),
         Real("scale", 2.0**-8, 2.0**8, (0.037, 3.0, 0.5)),
     )
+    dims: Mapping[str, tuple[str, ...]] = {"out": ("row", "column")}
     entries = (Entry("scale", ("vllm/toy/scale.py", "vllm/old_toy.py"), ("scale_rows",)),)
 
     def stand_ins(self, arch: Arch) -> StandIns:
