@@ -41,19 +41,6 @@ class Named:
     key: str
 
 
-@dataclass(frozen=True)
-class Score:
-    """Shares in [0, 1], compared in this order."""
-
-    wrong: float
-    right: float
-    bitwise: float
-
-    @property
-    def rounded(self) -> tuple[float, float, float]:
-        return (round(self.wrong, 3), round(self.right, 2), round(self.bitwise, 2))
-
-
 def explain(evidence: Evidence) -> Named | None:
     """Name what reproduces the output, or None. ``evidence`` has wrong elements."""
     if not _telling(evidence):
@@ -78,41 +65,53 @@ def _telling(evidence: Evidence) -> bool:
 
 
 def _best(evidence: Evidence, hypotheses: Hypotheses, mistakes: int) -> Named | None:
-    scored = _passing(evidence, hypotheses, hypotheses.with_mistakes(mistakes))
-    if not scored:
+    leading = _leading(evidence, hypotheses, hypotheses.with_mistakes(mistakes))
+    if not leading:
         return None
-    top = max(score.rounded for score, _ in scored)
-    tied = [pair for pair in scored if pair[0].rounded == top]
-    tied.sort(key=lambda pair: pair[1].rank)
-    score, best = tied[0]
-    equals = [hypothesis for _, hypothesis in tied]
+    leading.sort(key=lambda pair: pair[0].rank)
+    equals = [hypothesis for hypothesis, _ in leading]
+    best, share = leading[0]
     rivals = [hypothesis for hypothesis in equals if _is_rival(hypothesis, best)]
     certain = all(rival.key == best.key for rival in rivals)
     text = _worded(best, equals, rivals)
-    return Named(Explanation(best.text, text, score.wrong, best.narrows, certain), best.key)
+    return Named(Explanation(best.text, text, share, best.narrows, certain), best.key)
 
 
-def _passing(
+def _leading(
     evidence: Evidence, hypotheses: Hypotheses, rows: Tensor
-) -> list[tuple[Score, Hypothesis]]:
-    """Those of ``rows`` that reproduce enough, scored."""
-    screen, wrong, right = evidence.screen, evidence.wrong, evidence.right
+) -> list[tuple[Hypothesis, float]]:
+    """Those of ``rows`` that reproduce enough and that nothing tells apart, and what they do."""
+    wrong, right = evidence.wrong, evidence.right
+    rows = _screened(evidence, hypotheses, rows)
+    shares = attempt(evidence, hypotheses, rows, wrong).shares
+    rows, shares = rows[shares >= ENOUGH], shares[shares >= ENOUGH]
+    lead = _highest(shares, 3)
+    if len(lead) > 1 and right.numel():
+        agreeing = attempt(evidence, hypotheses, rows[lead], right).shares
+        lead = lead[_highest(agreeing, 2)]
+    if len(lead) > 1:
+        bitwise = attempt(evidence, hypotheses, rows[lead], wrong, bitwise=True).shares
+        lead = lead[_highest(bitwise, 2)]
+    named = [hypotheses.at(row) for row in rows[lead].tolist()]
+    return list(zip(named, shares[lead].tolist(), strict=True))
+
+
+def _screened(evidence: Evidence, hypotheses: Hypotheses, rows: Tensor) -> Tensor:
+    """Those of ``rows`` that do well on the screen."""
+    screen = evidence.screen
     # Who fails here too often must fail on the whole screen.
     for few in evidence.handfuls:
         misses = attempt(evidence, hypotheses, rows, few).misses
         rows = rows[misses <= math.ceil((1 - SCREENED) * screen.numel())]
-    rows = rows[attempt(evidence, hypotheses, rows, screen).shares >= SCREENED]
-    shares = attempt(evidence, hypotheses, rows, wrong).shares
-    rows, shares = rows[shares >= ENOUGH], shares[shares >= ENOUGH]
-    bitwise = attempt(evidence, hypotheses, rows, wrong, bitwise=True).shares
-    agreeing = torch.ones(len(rows))
-    if right.numel():
-        agreeing = attempt(evidence, hypotheses, rows, right).shares
-    scores = zip(shares.tolist(), agreeing.tolist(), bitwise.tolist(), strict=True)
-    return [
-        (Score(*score), hypotheses.at(row))
-        for score, row in zip(scores, rows.tolist(), strict=True)
-    ]
+    if screen.numel() == evidence.wrong.numel():
+        return rows
+    return rows[attempt(evidence, hypotheses, rows, screen).shares >= SCREENED]
+
+
+def _highest(shares: Tensor, digits: int) -> Tensor:
+    """Where the highest share is, as far as ``digits`` tell."""
+    rounded = [round(share, digits) for share in shares.tolist()]
+    return torch.tensor([i for i, share in enumerate(rounded) if share == max(rounded)]).long()
 
 
 def _worded(best: Hypothesis, tied: list[Hypothesis], rivals: list[Hypothesis]) -> str:

@@ -112,9 +112,13 @@ def _stored(
     """What each of the ``places`` (content and move, ascending) has for the elements ``at``, bare
     and with its slack."""
     moved = places % len(hypotheses.moves)
-    source, known = sources(hypotheses.reads[moved], at)
-    if evidence.expected.care is not None:
-        known &= evidence.expected.care.reshape(-1)[source]
+    if bool(moved.any()):
+        source, known = sources(hypotheses.reads[moved], at)
+        if evidence.expected.care is not None:
+            known &= evidence.expected.care.reshape(-1)[source]
+    else:
+        source = at.expand(len(places), -1)
+        known = torch.ones(source.shape, dtype=torch.bool)
     chosen, counts = torch.unique_consecutive(places // len(hypotheses.moves), return_counts=True)
     used = [hypotheses.contents[i] for i in chosen.tolist()]
     parts = torch.split(source, counts.tolist())
