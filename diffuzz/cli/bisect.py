@@ -114,9 +114,11 @@ def _bisect(asked: Asked, target: Target, arch: Arch, question: Question) -> dic
     from diffuzz.bisect.row import open_row
     from diffuzz.devices import choose_executor
     from diffuzz.executors.pool import prestart
+    from diffuzz.history import Cutter
     from diffuzz.verdicts import Judge
 
-    prestart()
+    if not Cutter(target, arch).remembers:  # then hardly a verdict is, and workers are needed
+        prestart()
     started = time.monotonic()
     progress = streams.download_progress()
     row = open_row(asked.good, asked.bad, target, arch, asked.repo, progress=progress)

@@ -119,10 +119,12 @@ def _timeline(
 ) -> dict[str, Any]:
     from diffuzz.devices import choose_executor
     from diffuzz.executors.pool import prestart
+    from diffuzz.history import Cutter
     from diffuzz.timeline import SCHEMA, data, timeline
     from diffuzz.verdicts import Judge
 
-    prestart()
+    if not Cutter(target, arch).remembers:  # then hardly a verdict is, and workers are needed
+        prestart()
     started = time.monotonic()
     chosen = choose_executor(asked.executor)
     repository = _repository(asked.repo)

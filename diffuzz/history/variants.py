@@ -57,8 +57,9 @@ class Variant:
     """A stretch of history in which the kernel is the same.
 
     ``revision`` names the first revision that has it (a full commit id, or a release), ``until``
-    the last one, ``spans`` how many revisions in a row do. ``parents`` are the indices of the
-    variants it came from: the one before, or in the full graph those of the parent commits.
+    the last one, ``spans`` how many revisions in a row do (1 in the full graph, where there is no
+    row). ``parents`` are the indices of the variants it came from: the one before, or in the full
+    graph those of the parent commits.
     """
 
     known: Known
@@ -125,6 +126,11 @@ class Cutter:
         inputs = [target.name, target_digest(target), arch.name, tool_digest(), sys.version]
         self._path = cache_dir("variants") / f"{digest(inputs)}.json"
         self._known = self._load()
+
+    @property
+    def remembers(self) -> bool:
+        """Whether anything was cut before, here or by an earlier command."""
+        return bool(self._known)
 
     def at(self, source: Source) -> Known:
         # The newest first: neighbours in history look alike.
