@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from diffuzz import discovery
+from diffuzz.arch import get_arch
 from diffuzz.bundle import Recorder, corpus_folder, pack
-from diffuzz.errors import DiffuzzError, RevisionError, SourceUnavailable
+from diffuzz.errors import DiffuzzError, RevisionError, SourceUnavailable, UsageError
+from diffuzz.history.packed import packed_history
 from diffuzz.sources.bundle import open_bundle, open_bundled
 from diffuzz.sources.revision import open_revision
 from tests.conftest import Command
@@ -138,6 +141,27 @@ def test_corpus_travels_and_unpacks(clone: tuple[Path, list[str]], tmp_path: Pat
     folder = corpus_folder(bundle)
     assert [p.read_text() for p in (folder / "toy_scale").iterdir()] == [CASE]
     assert corpus_folder(bundle) == folder
+
+
+def test_history_of_a_bundle_is_its_revisions_in_packing_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIFFUZZ_CACHE", str(tmp_path / "cache"))
+    versions = ["right", "right, written otherwise", "right", "narrow", "forgets the scale"]
+    commits = repository(tmp_path / "clone", versions)
+    bundle = packed((tmp_path / "clone", commits), tmp_path / "toy.bundle")
+    target, arch = discovery.load("toy_scale", (TARGETS,)), get_arch("gfx950")
+    names = [f"bundle:{bundle}#{commit}" for commit in commits]
+    for _ in range(2):  # the second time from what the first remembered
+        found = packed_history(names[0], names[-1], target, arch)
+        assert [v.revision for v in found.variants] == [names[i] for i in (0, 1, 2, 3, 4)]
+        assert found.variants[0].key == found.variants[2].key
+        assert found.distinct == 4
+    assert packed_history(names[3], names[4], target, arch).revisions == 2
+    with pytest.raises(UsageError, match="was packed before"):
+        packed_history(names[4], names[3], target, arch)
+    with pytest.raises(UsageError, match="of one bundle"):
+        packed_history(names[4], "bundle:other#x", target, arch)
 
 
 def rewritten(bundle: Path, out: Path, name: str, content: bytes) -> Path:

@@ -67,16 +67,17 @@ class BundleSource:
     """One revision of a bundle."""
 
     def __init__(self, bundle: Bundle, packed: dict[str, Any], revision: str) -> None:
-        self._bundle = bundle
+        self.bundle = bundle
         self._files: dict[str, str] = packed["files"]
         self._absent = frozenset(packed["absent"])
         self._lists: dict[str, list[str]] = packed["lists"]
         self._packed = packed
+        self.packed_as: str = packed["revision"]
         self.identity = _identity(packed, revision)
 
     def _content(self, path: str) -> bytes | None:
         if path in self._files:
-            return self._bundle.blobs[self._files[path]]
+            return self.bundle.blobs[self._files[path]]
         if path in self._absent or self._known_absent(path):
             return None
         raise self._lacks(path)
@@ -86,9 +87,9 @@ class BundleSource:
         return any(_is_below(path, top) and path not in self._lists[top] for top in self._lists)
 
     def _lacks(self, what: str) -> SourceUnavailable:
-        targets = ", ".join(self._bundle.targets)
+        targets = ", ".join(self.bundle.targets)
         return SourceUnavailable(
-            f"{self._bundle.path} was not asked for {what} of {self._packed['revision']} when it "
+            f"{self.bundle.path} was not asked for {what} of {self.packed_as} when it "
             f"was made (for {targets}); make it again with the targets and diffuzz used here"
         )
 
