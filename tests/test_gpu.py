@@ -124,6 +124,18 @@ def test_a_process_whose_context_is_lost_ends_before_the_next_case() -> None:
     assert done.returncode == gpu.LOST_STATUS
 
 
+def test_lanes_take_turns_on_the_devices_of_their_arch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with four devices of two kinds, as torch would describe it."""
+    kinds = [(9, 0), (10, 0), (9, 0), (9, 0)]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(kinds))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: kinds[index])
+    assert [gpu.device_of(lane, get_arch("sm90")) for lane in range(5)] == [0, 2, 3, 0, 2]
+    assert gpu.device_of(7, get_arch("sm100")) == 1
+    with pytest.raises(CannotTell, match="device is sm90, not gfx950"):
+        gpu.device_of(0, get_arch("gfx950"))
+
+
 @without_gpu
 def test_without_a_gpu_every_way_in_says_so(diffuzz: Command) -> None:
     with pytest.raises(CannotTell, match="torch sees no GPU"):

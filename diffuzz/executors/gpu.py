@@ -31,6 +31,7 @@ from diffuzz.outcome import (
 from diffuzz.target import Target
 
 LOST_STATUS = 70
+LANE = "DIFFUZZ_LANE"
 # What CUDA and HIP say once a kernel has gone wrong; the key is the outcome's short name.
 _FAULTS = {
     "illegal memory access": ("illegal memory access", "illegaladdress", "code: 700"),
@@ -55,20 +56,28 @@ _ASSERTION = re.compile(
 _SHOWN = 200
 
 
-def present_arch() -> str | None:
-    """What the first visible GPU is called here (``sm90``, ``gfx942``), None where torch sees
-    none. The name need not be one that diffuzz knows."""
+def present_arch(index: int = 0) -> str | None:
+    """What a visible GPU is called here (``sm90``, ``gfx942``), None where torch sees none. The
+    name need not be one that diffuzz knows."""
     if not torch.cuda.is_available():
         return None
     if torch.version.hip:
-        name: str = torch.cuda.get_device_properties(0).gcnArchName
+        name: str = torch.cuda.get_device_properties(index).gcnArchName
         return name.partition(":")[0]
-    major, minor = torch.cuda.get_device_capability(0)
+    major, minor = torch.cuda.get_device_capability(index)
     return f"sm{major}{minor}"
 
 
+def device_of(lane: int, arch: Arch) -> int:
+    """The device a lane of workers uses: lanes take turns on those that are an ``arch``."""
+    fitting = [i for i in range(torch.cuda.device_count()) if present_arch(i) == arch.name]
+    if not fitting:
+        require(arch)
+    return fitting[lane % len(fitting)]
+
+
 def require(arch: Arch) -> None:
-    """Raises :class:`CannotTell` where the GPU that is here is not an ``arch``."""
+    """Raises :class:`CannotTell` where the first GPU that is here is not an ``arch``."""
     present = present_arch()
     if present is None:
         raise CannotTell("torch sees no GPU")
@@ -104,6 +113,7 @@ class GpuExecutor:
         require(arch)
         self._watch_compiler()
         try:
+            torch.cuda.set_device(device_of(int(os.environ.get(LANE, "0")), arch))
             torch.zeros(1, device=self.device)
         except RuntimeError as error:
             raise CannotTell(f"the device cannot be used: {_first_line(error)}") from None
