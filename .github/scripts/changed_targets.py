@@ -13,11 +13,13 @@ import os
 import sys
 
 from diffuzz import discovery
-from diffuzz.arch import get_arch
+from diffuzz.arch import Arch, get_arch
 from diffuzz.errors import DiffuzzError
-from diffuzz.history import key
 from diffuzz.planning import cut
+from diffuzz.slicing import Missing
+from diffuzz.sources import Source
 from diffuzz.sources.repository import Repository
+from diffuzz.target import Target
 
 
 def main(clone: str, baseline: str, candidate: str, *wanted: str) -> None:
@@ -28,9 +30,15 @@ def main(clone: str, baseline: str, candidate: str, *wanted: str) -> None:
         for name in wanted or discovery.names(folders):
             target = discovery.load(name, folders)
             archs = [get_arch(arch) for arch in target.archs]
-            if any(len({key(cut(s, target, arch)) for s in sources}) > 1 for arch in archs):
+            if any(len({code(s, target, arch) for s in sources}) > 1 for arch in archs):
                 changed.append(name)
     print(*changed)
+
+
+def code(source: Source, target: Target, arch: Arch) -> str:
+    """What is the same for two revisions only if the target's code is."""
+    piece = cut(source, target, arch)
+    return f"none: {piece.reason}" if isinstance(piece, Missing) else piece.slice.hash
 
 
 if __name__ == "__main__":

@@ -120,9 +120,8 @@ def test_an_issue_is_made_once_edited_in_place_and_opened_only_when_it_came_back
 ) -> None:
     assert track() == "no drafts\n"
     draft = tmp_path / "state" / "issues" / "toy-crash-1.md"
-    draft.write_text(
-        "# out &#35;&#8203;1 is `wrong`\n\n<!-- diffuzz-finding: toy-crash-1 -->\n\n- a\n"
-    )
+    mark = "<!-- diffuzz-finding: toy-crash-1 -->"
+    draft.write_text(f"# out &#35;&#8203;1 is `wrong`\n\n{mark}\n\n- a\n")
     assert track().startswith("created")
     store = tmp_path / "bin" / "issues.json"
     (issue,) = json.loads(store.read_text())
