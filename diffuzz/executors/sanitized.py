@@ -22,6 +22,7 @@ from diffuzz.errors import CannotTell
 from diffuzz.executors.native_ops import NativeOps
 from diffuzz.executors.worker import Setup
 from diffuzz.native.sanitize import parse_reports, sanitized_environment
+from diffuzz.native.toolchain import child_environment
 from diffuzz.outcome import Report
 
 _MARK = "diffuzz-case: "
@@ -71,7 +72,7 @@ def _process(setup: Setup, cases: Sequence[Case], time_limit: float) -> tuple[in
             try:
                 status = subprocess.run(
                     [sys.executable, "-m", "diffuzz.executors.sanitized", str(path)],
-                    env=sanitized_environment(os.environ),
+                    env=sanitized_environment(child_environment()),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=stderr,

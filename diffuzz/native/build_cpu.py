@@ -10,6 +10,7 @@ Builds are kept by content (:func:`build_key`); a build that is refused is kept 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import json
@@ -39,6 +40,7 @@ from diffuzz.native.toolchain import (
 )
 
 TIME_LIMIT = 300
+ABANDONED_AFTER = 24 * 3600
 SANITIZERS = ("-fsanitize=address,undefined,float-cast-overflow", "-fsanitize-recover=all")
 _COMMON_FLAGS = [
     *("-std=c++20", "-fPIC", "-w", "-fvisibility=hidden"),
@@ -156,6 +158,7 @@ def _build_into(
     folder: Path, closure: Closure, arch: Arch, compiler: Compiler, sanitize: bool
 ) -> None:
     shutil.rmtree(folder, ignore_errors=True)  # what a killed build left has no meta.json
+    _sweep(folder.parent)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as scratch:
         meta: dict[str, object] = {"arch": arch.name, "ops": [op.name for op in closure.ops]}
@@ -172,6 +175,14 @@ def _build_into(
         folder.mkdir(exist_ok=True)
         meta["seconds"] = round(time.monotonic() - started, 3)
         atomic_write(folder / "meta.json", json.dumps(meta, indent=1).encode())
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the scratch folders of builds that were killed a day or longer ago."""
+    for scratch in folder.glob("building-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - scratch.stat().st_mtime > ABANDONED_AFTER:
+                shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _compile(

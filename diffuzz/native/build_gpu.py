@@ -25,7 +25,7 @@ from diffuzz.arch import Arch
 from diffuzz.cache import atomic_write, cache_dir, locked
 from diffuzz.native.closure import INCLUDE_DIRS, Closure
 from diffuzz.native.reasons import NoCompiler, NotEmulatable
-from diffuzz.native.toolchain import SHIM, torch_target_version
+from diffuzz.native.toolchain import SHIM, child_environment, torch_target_version
 
 TIME_LIMIT = 540
 _NAME = "diffuzz_ops"
@@ -194,7 +194,7 @@ def unit_text(closure: Closure, source: str) -> str:
 
 def _run(request: Path, device: Device) -> tuple[str, str]:
     """Build in a child process; (reason, compiler output), the reason empty if it is built."""
-    environment = {**os.environ, "PYTORCH_ROCM_ARCH": device.name, "MAX_JOBS": "2"}
+    environment = {**child_environment(), "PYTORCH_ROCM_ARCH": device.name, "MAX_JOBS": "2"}
     command = [sys.executable, "-m", "diffuzz.native.build_gpu", str(request)]
     try:
         done = subprocess.run(

@@ -109,3 +109,10 @@ def torch_target_version() -> str:
 
     major, minor = torch.__version__.split(".")[:2]
     return f"0x{int(major):02x}{int(minor):02x}000000000000ULL"
+
+
+def child_environment() -> dict[str, str]:
+    """The environment for ``python -m diffuzz...``, wherever diffuzz was imported from."""
+    root = str(Path(__file__).parents[2])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -211,7 +211,10 @@ def test_a_killed_build_leaves_nothing_in_the_way(tmp_path, monkeypatch):
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()
     assert not list(native.glob("*/meta.json"))
+    (left,) = native.glob("building-*")
+    os.utime(left, (0, 0))
     built = build(tmp_path / "tree", "sm90")
     assert built.path.is_file()
+    assert not left.exists()
     assert json.loads((built.path.parent / "meta.json").read_text())["ops"] == [OP]
     run(built, tmp_path, [PAGES * BLOCK - 1])
