@@ -41,23 +41,35 @@ def command() -> None:
 def list_entries(
     targets: tuple[str, ...], folder: str | None, target_folders: tuple[str, ...]
 ) -> None:
-    """Show the entries, simplest first within each target."""
+    """Show the entries, simplest first within each target.
+
+    Without --corpus, of all corpora that a run replays: diffuzz's own and .diffuzz/corpora.
+    """
+    from diffuzz.corpus import default_folders
+
+    places = default_folders() if folder is None else [Path(folder)]
+    for place in places:
+        if not place.is_dir():
+            raise UsageError(f"{place}: no such folder")
+        if len(places) > 1:
+            click.echo(f"{place}:")
+        for name in targets or _present(place):
+            _list(place, name, target_folders)
+
+
+def _list(place: Path, name: str, target_folders: tuple[str, ...]) -> None:
     from diffuzz.case import sort_key
     from diffuzz.corpus import load
 
-    place = _place(folder)
-    if not place.is_dir():
-        raise UsageError(f"{place}: no such folder")
-    for name in targets or _present(place):
-        target = discovery.load(name, target_folders)
-        entries = [(entry.case(target.axes), entry) for entry in load(place, target)]
-        click.echo(f"{name}: {len(entries)} {'entry' if len(entries) == 1 else 'entries'}")
-        for case, entry in sorted(entries, key=lambda pair: sort_key(pair[0], target.axes)):
-            moved = [a.name for a in target.axes if case[a.name] != a.default]
-            shown = " ".join(f"{axis}={_short(case[axis])}" for axis in moved)
-            click.echo(f"  {Path(entry.file.path).name}  {shown or 'every axis at its default'}")
-            for line in _told(entry):
-                click.echo(f"      {line}")
+    target = discovery.load(name, target_folders)
+    entries = [(entry.case(target.axes), entry) for entry in load(place, target)]
+    click.echo(f"{name}: {len(entries)} {'entry' if len(entries) == 1 else 'entries'}")
+    for case, entry in sorted(entries, key=lambda pair: sort_key(pair[0], target.axes)):
+        moved = [a.name for a in target.axes if case[a.name] != a.default]
+        shown = " ".join(f"{axis}={_short(case[axis])}" for axis in moved)
+        click.echo(f"  {Path(entry.file.path).name}  {shown or 'every axis at its default'}")
+        for line in _told(entry):
+            click.echo(f"      {line}")
 
 
 @command.command("add")
