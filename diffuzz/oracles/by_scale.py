@@ -51,7 +51,7 @@ def fitted_factor(evidence: Evidence, at: Tensor) -> Factor | None:
     if evidence.expected.slack is not None:
         reach = reach + evidence.slack_at(at)[usable] * (values / truth).abs()
     low, high = (values.abs() - reach) / truth.abs(), (values.abs() + reach) / truth.abs()
-    bottom, top = float(torch.quantile(low, 0.99)), float(torch.quantile(high, 0.01))
+    bottom, top = _quantile(low, 0.99), _quantile(high, 0.01)
     if bottom > top:
         bottom = top = (bottom + top) / 2
     if bottom <= 0 or (bottom <= 1 <= top and bool((values / truth > 0).all())):
@@ -62,6 +62,14 @@ def fitted_factor(evidence: Evidence, at: Tensor) -> Factor | None:
     if value in (-1.0, 2.0, 0.5) or (near and evidence.n_wrong < evidence.n_right):
         return None
     return Factor("factor", f"times {value:.6g}", 620, value=value, combines=False)
+
+
+def _quantile(values: Tensor, q: float) -> float:
+    """As :func:`torch.quantile`, without sorting all of them."""
+    rank = q * (values.numel() - 1)
+    below = values.kthvalue(math.floor(rank) + 1).values
+    above = values.kthvalue(math.ceil(rank) + 1).values
+    return float(torch.lerp(below, above, rank - math.floor(rank)))
 
 
 def plainest(low: float, high: float) -> float:

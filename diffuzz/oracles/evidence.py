@@ -19,7 +19,7 @@ from diffuzz.numerics.formats import FloatFormat
 WRONG_SAMPLE = 16384
 RIGHT_SAMPLE = 2048
 SCREEN_SAMPLE = 256
-FIRST_SAMPLES = (16, 64)
+FIRST_SAMPLES = (32,)
 
 _GOLDEN = 0.6180339887498949
 _WIDTHS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

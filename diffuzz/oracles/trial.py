@@ -73,14 +73,14 @@ def attempt(
     # Rows of one rounding lie together, for they are rounded together.
     for part in torch.split(torch.arange(len(rows)), step) if len(rows) else ():
         claims = _claims(evidence, hypotheses, rows[part], at, exactly=bitwise)
+        held = torch.empty(claims.known.shape, dtype=torch.bool)
         for index, fmt, overflow in _last_roundings(evidence, hypotheses, rows[part, 3]):
             values = evidence.values[at]
             if fmt is not evidence.fmt:
                 values = decode(evidence.codes[at], fmt)
-            told = claims.known[index]
-            same = _holds(values, claims.ends[:, index], fmt, overflow, bitwise=bitwise)
-            known[part[index]] = told.sum(dim=1)
-            right[part[index]] = (same & told).sum(dim=1)
+            held[index] = _holds(values, claims.ends[:, index], fmt, overflow, bitwise=bitwise)
+        known[part] = claims.known.sum(dim=1)
+        right[part] = (held & claims.known).sum(dim=1)
     return Tally(known, right, at.numel())
 
 
@@ -122,28 +122,20 @@ def _stored(
     chosen, counts = torch.unique_consecutive(places // len(hypotheses.moves), return_counts=True)
     used = [hypotheses.contents[i] for i in chosen.tolist()]
     parts = torch.split(source, counts.tolist())
-    held = [_held(content, part) for content, part in zip(used, parts, strict=True)]
-    truth = torch.cat(held)
+    truth = torch.cat([_held(content, part) for content, part in zip(used, parts, strict=True)])
     if exactly or evidence.expected.slack is None:
         return truth, Claims(truth[None], known)
-    slacks = [
-        _slack(evidence, content, part, values)
-        for content, part, values in zip(used, parts, held, strict=True)
-    ]
-    return truth, Claims(torch.stack(interval(truth, torch.cat(slacks))), known)
+    # As large relative to other values as it usually is to the truth.
+    relative = [[c.relative_slack if c.slack else torch.nan] for c in used]
+    column = torch.tensor(relative, dtype=torch.float64).repeat_interleave(counts, dim=0)
+    usual = truth.abs().nan_to_num(nan=0.0, posinf=0.0) * column
+    slack = torch.maximum(evidence.slack_at(source), usual).nan_to_num_(nan=0.0, posinf=torch.inf)
+    return truth, Claims(torch.stack(interval(truth, slack)), known)
 
 
 def _held(content: Content, at: Tensor) -> Tensor:
     assert content.values is not None
     return content.values[at]
-
-
-def _slack(evidence: Evidence, content: Content, at: Tensor, values: Tensor) -> Tensor:
-    if not content.slack:
-        return torch.zeros_like(values)
-    # As large relative to other values as it usually is to the truth.
-    usual = values.abs().nan_to_num(nan=0.0, posinf=0.0) * content.relative_slack
-    return torch.maximum(evidence.slack_at(at), usual)
 
 
 def _last_roundings(
