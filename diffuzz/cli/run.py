@@ -39,7 +39,7 @@ EXIT_NOTHING = 3
     "corpora",
     multiple=True,
     metavar="DIR",
-    help="Folder of cases to replay first; may be repeated. [default: its own and .diffuzz/corpora]",
+    help="Cases to replay first; may be repeated. [default: its own and .diffuzz/corpora]",
 )
 @click.option(
     "--fail-on",
