@@ -37,6 +37,8 @@ WHY: dict[str, tuple[str, int | None]] = {
     "sigmoid": ("as `exp` and `div`", None),
     "rsqrt": ("`rsqrt.approx.ftz`, 2 ulp; subnormal operands count as 0", 3),
     "sqrt": ("`sqrt.approx.ftz` (`sqrt_rn` is exact); subnormal operands count as 0", 3),
+    "maximum": ("the device takes a signalling NaN for missing; here it wins", 0),
+    "minimum": ("the device takes a signalling NaN for missing; here it wins", 0),
     "mul_add": ("the compiler makes one `fma` of it, rounded once", None),
     "sum": ("another order of summation", None),
 }
