@@ -27,7 +27,33 @@ def bisected(found: Bisected) -> dict[str, Any]:
     """``culprit`` and ``range`` are both there, one of them null (both where the ends are not as
     claimed, which ``problem`` then says)."""
     answer, row = found.answer, found.row
-    data: dict[str, Any] = {
+    data = _asked(found)
+    if found.turns is not None:
+        data["checked"] = {"good": dict(found.turns.good), "bad": dict(found.turns.bad)}
+    if isinstance(answer, (BadEnds, NoDifference)):
+        data["problem"] = problem(found, answer)
+        return data
+    data["confidence"] = answer.confidence
+    data["transitions"] = [_transition(found, item) for item in answer.transitions]
+    if isinstance(answer, Culprit) and row.repository is not None:
+        data["outcome"] = "culprit"
+        data["culprit"] = revision(found.variants[answer.index])
+        sides = (answer.last_good, answer.first_bad)
+    else:
+        data["range"] = _range(found, answer)
+        pair = (answer.last_good, answer.first_bad) if isinstance(answer, Culprit) else None
+        sides = pair or (answer.good, answer.bad)  # type: ignore[union-attr]
+    data["measure"] = {
+        "good": _size(found, sides[0]),
+        "bad": _size(found, sides[1]),
+    }
+    return data
+
+
+def _asked(found: Bisected) -> dict[str, Any]:
+    """What was asked and looked at, whatever came of it."""
+    answer, row = found.answer, found.row
+    return {
         "schema": SCHEMA,
         "target": found.question.case.target,
         "case": found.question.case.id,
@@ -50,26 +76,6 @@ def bisected(found: Bisected) -> dict[str, Any]:
         "blame": None,
         "notes": list(found.notes),
     }
-    if found.turns is not None:
-        data["checked"] = {"good": dict(found.turns.good), "bad": dict(found.turns.bad)}
-    if isinstance(answer, (BadEnds, NoDifference)):
-        data["problem"] = problem(found, answer)
-        return data
-    data["confidence"] = answer.confidence
-    data["transitions"] = [_transition(found, item) for item in answer.transitions]
-    if isinstance(answer, Culprit) and row.repository is not None:
-        data["outcome"] = "culprit"
-        data["culprit"] = revision(found.variants[answer.index])
-        sides = (answer.last_good, answer.first_bad)
-    else:
-        data["range"] = _range(found, answer)
-        pair = (answer.last_good, answer.first_bad) if isinstance(answer, Culprit) else None
-        sides = pair or (answer.good, answer.bad)  # type: ignore[union-attr]
-    data["measure"] = {
-        "good": _size(found, sides[0]),
-        "bad": _size(found, sides[1]),
-    }
-    return data
 
 
 def _outcome(answer: Answer) -> str:

@@ -111,6 +111,8 @@ class _Bisect:
             turns = self._turns(answer, sized)
             if turns is None or turns.confirms:
                 break
+        if isinstance(answer, Culprit):
+            assert self.variants[answer.index].key != self.variants[answer.parent].key
         return Bisected(
             self.row,
             self.question,

@@ -54,6 +54,8 @@ def test_the_commit_that_brought_it_and_the_one_that_fixed_it(
     assert found["range"] is None
     assert (found["tested"], found["spanned"]) == (3, 9)
     assert found["confidence"] > 0.99
+    slices = [e["slice"] for e in found["evidence"]]
+    assert len(set(slices)) == len(slices) == 3  # no culprit has its parent's slice
     assert [t["commit"] for t in found["transitions"]] == [culprit]
     assert found["checked"]["good"] == {"good": 2}
     assert found["checked"]["bad"] == {"bad": 2}

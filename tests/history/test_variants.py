@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from diffuzz.history import Cutter, code_begins, history
+from diffuzz.slicing import Missing
 from diffuzz.sources.repository import Repository
 
 from .. import toy
@@ -163,3 +165,11 @@ def test_the_walk_finds_what_slicing_every_commit_finds(past: Past, seed: int) -
     found = past.variants(commits[0])
     assert [(v.revision, v.key) for v in found.variants] == [(commits[i], keys[i]) for i in starts]
     assert sum(v.spans for v in found.variants) == len(commits)
+    assert all(one.key != other.key for one, other in pairwise(found.variants))
+    again = past.variants(commits[0])
+    assert again.sliced == 0  # remembered by the files it depends on
+    assert [v.key for v in again.variants] == [v.key for v in found.variants]
+    for variant in again.variants:
+        if variant.hash is not None:
+            assert not isinstance(variant.cut, Missing)
+            assert variant.cut.slice.hash == variant.hash
