@@ -112,8 +112,14 @@ class Runner:
             native=side.native.to_dict(),
             log=str(logs / f"{job.target.name}-{job.arch.name}-{name}-{lane}.log"),
             memory_limit=MEMORY_LIMIT if job.executor == "cpu" else 0,
+            lane=lane,
         )
         return self._stack.enter_context(Worker(setup, time_limit))
+
+    def pair(self) -> tuple[Worker, Worker]:
+        """Baseline's and candidate's worker of the first lane, for timing them in turns; nobody
+        else may be running."""
+        return self._lanes[0][0], self._lanes[0][-1]
 
     def run(self, case: Case) -> CaseResult:
         """Run ``case`` on both sides and judge it. Safe to call from ``lanes`` threads at once."""

@@ -63,10 +63,13 @@ class Worker:
 
     def submit(self, path: Path) -> None:
         """Start on the request at ``path``; :meth:`result` waits for it."""
-        failure = self._start()
-        if failure is None and self._connection is not None:
+        # Twice: a worker that has just ended after its last case is still alive when asked.
+        for _ in range(2):
+            if self._start() is not None or self._connection is None:
+                return
             try:
                 self._connection.send_bytes(str(path).encode())
+                return
             except OSError:
                 self._kill()
 

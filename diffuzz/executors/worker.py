@@ -47,7 +47,8 @@ _KEPT_PREFIXES = ("CUDA_", "HIP_", "ROCR_", "ROCM_", "DIFFUZZ_", "TRITON_CACHE",
 @dataclass(frozen=True)
 class Setup:
     """What a worker is started for: ``slice_dir`` is a written slice, ``native`` the
-    :class:`~diffuzz.executors.native_ops.NativeOps` of it as data; ``log`` takes its output."""
+    :class:`~diffuzz.executors.native_ops.NativeOps` of it as data; ``log`` takes its output;
+    workers of one ``lane`` share a device where there are several."""
 
     slice_dir: str
     target: str
@@ -57,6 +58,7 @@ class Setup:
     native: dict[str, Any]
     log: str
     memory_limit: int
+    lane: int = 0
 
 
 def main(connection: Connection, setup: Setup) -> None:
@@ -91,6 +93,7 @@ def _isolate(setup: Setup) -> None:
     for name in list(os.environ):
         if name not in _KEPT and not name.startswith(_KEPT_PREFIXES):
             del os.environ[name]
+    os.environ["DIFFUZZ_LANE"] = str(setup.lane)
     if setup.memory_limit:
         with contextlib.suppress(ImportError, ValueError, OSError):
             import resource
@@ -112,9 +115,8 @@ class _Runner:
 
     def run(self, data: dict[str, Any]) -> Outcome:
         case = make_case(data["target"], self.target.axes, data["values"], data["seed"])
-        started = time.perf_counter()
         try:
-            return self._run(case, started)
+            return self._run(case)
         except CannotTell as error:
             return Unsupported(error.reason)
         except (MemoryError, torch.OutOfMemoryError):
@@ -126,17 +128,19 @@ class _Runner:
             traceback.print_exc()
             return self._raised(error)
 
-    def _run(self, case: Case, started: float) -> Outcome:
+    def _run(self, case: Case) -> Outcome:
         inputs = {
             name: value.to(self.executor.device) if isinstance(value, torch.Tensor) else value
             for name, value in self.target.inputs(case, self.arch).items()
         }
         before = {k: v.clone() for k, v in inputs.items() if isinstance(v, torch.Tensor)}
         self.executor.begin()
+        began = time.perf_counter()
         outputs = self.target.run(self.code, case, self.arch, inputs)
-        reports = (*self.executor.reports(), *_mutated(before, inputs))
+        observed = self.executor.reports()  # on a GPU this waits for the device
+        seconds = time.perf_counter() - began
         cpu = {name: tensor.cpu() for name, tensor in outputs.items()}
-        return Returned(cpu, reports=reports, seconds=time.perf_counter() - started)
+        return Returned(cpu, reports=(*observed, *_mutated(before, inputs)), seconds=seconds)
 
     def _raised(self, error: BaseException) -> Outcome:
         """An exception out of vLLM's code is its outcome; one out of ours says nothing of it."""
