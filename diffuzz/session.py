@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 
-from diffuzz import corpus
+from diffuzz import corpus, timing
 from diffuzz.campaign import CaseResult, Job, Runner, run_cases
 from diffuzz.case import Case
 from diffuzz.devices import device_name
-from diffuzz.finding import Direction, Finding
+from diffuzz.executors.pool import write_request
+from diffuzz.finding import Direction, Finding, Verdict
 from diffuzz.folding import Fold
 from diffuzz.generate import draw_cases
 from diffuzz.minimise import minimise_finding
@@ -27,6 +28,8 @@ from diffuzz.target import Target
 
 # With only a time budget the number of cases is open; they are drawn in rounds of this many.
 _ROUND = 100
+# Cases whose times are compared on a GPU.
+_TIMED = 40
 # Signature of what a caller is told after each case: the name of the job.
 Progress = Callable[[str], None]
 
@@ -120,15 +123,29 @@ def _run_job(
                 progress(f"{job.target.name} {job.arch.name}")
         done = fold.finish()
         findings = [_reported(settings, f, runner, entries, sources) for f in done.findings]
+        times = _timed(settings, runner, results)
     done.seconds = time.monotonic() - begun
     return {
         **data.target(done, findings),
         "target_archs": list(job.target.archs),
         "corpus_cases": len(entries),
+        "timing": None if times is None else times.to_dict(),
         "coverage": pictures.coverage(
             [r.case for r in results], job.target.axes, [r.verdict for r in results]
         ),
     }
+
+
+def _timed(
+    settings: Settings, runner: Runner, results: Sequence[CaseResult]
+) -> timing.Timing | None:
+    """Baseline against candidate in turns on the device, on cases both do right."""
+    if settings.executor != "gpu" or runner.job.same:
+        return None
+    folder = settings.folder / "cases" / runner.job.target.name
+    right = [r.case for r in results if r.verdict is Verdict.AGREE][:_TIMED]
+    requests = [write_request(folder, case) for case in right]
+    return timing.compare(timing.measure(*runner.pair(), requests))
 
 
 def _rounds(

@@ -134,6 +134,9 @@ def _values(case: dict[str, Any]) -> str:
 def _notes(report: dict[str, Any], console: Console) -> None:
     """What stood in for the real thing: said once a target, never left to be guessed."""
     for item in report["targets"]:
+        if item.get("timing"):
+            line = f"timing: {item['name']} on {item['arch']}: {item['timing']['said']}"
+            console.print(Text(line), soft_wrap=True)
         sides = item.get("native", {}).values()
         for note in sorted({side["note"] for side in sides if side["note"]}):
             line = f"note: {item['name']} on {item['arch']}: {note}"
