@@ -113,7 +113,10 @@ def fuzz(
     if not report.is_file():
         return found
     item = json.loads(report.read_text())["targets"][0]
-    found |= {k: item.get(k) for k in ("cases", "verdicts", "unknown_reasons", "slices", "native")}
+    found |= {
+        k: item.get(k)
+        for k in ("cases", "verdicts", "unknown_reasons", "slices", "native", "timing")
+    }
     found["cases_per_second"] = round(item["cases"] / found["seconds"], 1)
     found["findings"] = [
         {k: f.get(k) for k in ("id", "kind", "direction", "signature", "message", "cases_hit")}
