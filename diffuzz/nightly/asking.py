@@ -6,8 +6,7 @@ from typing import Any
 
 from diffuzz.bisect.blame import blame
 from diffuzz.bisect.data import bisected
-from diffuzz.bisect.finding import bisect_finding
-from diffuzz.bisect.log import open_log
+from diffuzz.bisect.finding import search_row
 from diffuzz.bisect.question import Question
 from diffuzz.bisect.row import Row, open_row
 from diffuzz.errors import DiffuzzError
@@ -41,16 +40,7 @@ def ask(
         place = (judge.target.name, judge.arch.name, good, bad)
         if place not in rows:
             rows[place] = open_row(good, bad, judge.target, judge.arch, repo)
-        row = rows[place]
-        inputs = {
-            **judge.identity,
-            "case": question.case.id,
-            "signature": question.signature,
-            "direction": row.direction.value,
-            "variants": [variant.key for variant in row.history.variants],
-        }
-        with open_log(inputs) as log:
-            found = bisect_finding(row, question, judge, log)
+        found = search_row(rows[place], question, judge)
         data = bisected(found)
         data["blame"] = blame(found, judge) if data["culprit"] is not None else None
     except DiffuzzError as error:
@@ -86,6 +76,17 @@ def _certain(data: dict[str, Any]) -> bool:
     if checked is None:  # searched by the size of the error: both ends were measured
         return True
     return not checked["good"].get("bad") and bool(checked["bad"].get("bad"))
+
+
+def reason(found: Data) -> str:
+    """Why an answer names no commit."""
+    if found["problem"]:
+        return str(found["problem"])
+    between = found["range"]
+    if between is None:
+        return "the bisect is not certain of one"
+    ends = f"between {between['good'][:10]} and {between['bad'][:10]}"
+    return f"{ends} ({between['commits']} commits): {between['why'] or 'not certain'}"
 
 
 def _none(good: str, bad: str, problem: str) -> Data:

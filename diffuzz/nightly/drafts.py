@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from diffuzz.nightly.asking import reason
 from diffuzz.nightly.join import Data
 from diffuzz.nightly.status import FIXED, FLAKY, Status, first_night, leads, status
 from diffuzz.report.escaping import code, prose
@@ -22,7 +23,7 @@ def draft(state: Data, key: str) -> str:
     record = finding["record"]
     now = status(finding)
     said = {**record["report"], "culprit": _culprit(finding, now)}
-    body = issue(_report(state, record), said).partition("\n\n")[2]
+    body = issue(_report(record), said).partition("\n\n")[2]
     head = [
         f"# {prose(title(record['report']))}",
         f"<!-- {MARK}: {key} -->",
@@ -45,8 +46,7 @@ def _standing(state: Data, key: str, now: Status) -> Iterator[str]:
         commit = answer["culprit"]
         yield f"{what} {code(commit['commit'])} {code(commit['subject'])}{_inside(answer)}"
     elif answer is not None:
-        why = answer["problem"] or "the answer of the bisect is not certain"
-        yield f"no commit is named: {prose(why)}"
+        yield f"no commit is named: {prose(reason(answer))}"
     others = [k for k, lead in leads(state["findings"]).items() if lead == key and k != key]
     for other in sorted(others):
         report = state["findings"][other]["record"]["report"]
@@ -71,14 +71,8 @@ def _culprit(finding: Data, now: Status) -> Data | None:
     return None if now.word == FIXED else now.culprit
 
 
-def _report(state: Data, record: Data) -> dict[str, Any]:
+def _report(record: Data) -> dict[str, Any]:
     """What the draft says of the run: the revisions it was found between, and the machine."""
-    entries = state["nights"].get(record["since"], {})
-    for entry in entries.values():
-        environment = entry["environment"]
-        break
-    else:
-        environment = {}
     sides = {
         "baseline": record["baseline"] or record["candidate"],
         "candidate": record["candidate"],
@@ -88,7 +82,7 @@ def _report(state: Data, record: Data) -> dict[str, Any]:
     }
     return {
         **revisions,
-        "environment": environment,
-        "targets": [target for entry in entries.values() for target in entry["targets"]],
+        "environment": record["run"]["environment"],
+        "targets": [record["run"]["target"]],
         "findings": [],
     }

@@ -11,6 +11,7 @@ from diffuzz.bisect.question import Question
 from diffuzz.casefile import read_case_file
 from diffuzz.errors import DiffuzzError
 from diffuzz.finding import Direction, Finding
+from diffuzz.folding import JobResult
 from diffuzz.history import code_begins
 from diffuzz.nightly import asking
 from diffuzz.nightly.fuzzing import Fuzzer, accepted, signature
@@ -20,6 +21,7 @@ from diffuzz.nightly.status import FIXED, last_told, status
 from diffuzz.nightly.tonight import Tonight, simplicity
 from diffuzz.nightly.units import Unit
 from diffuzz.planning import Piece
+from diffuzz.report import data
 from diffuzz.report.files import write_finding
 from diffuzz.sources.commit import Commit
 from diffuzz.verdicts import Judge
@@ -27,6 +29,8 @@ from diffuzz.verdicts import Judge
 WHAT = "new findings"
 # A failure of this rate shows again in the runs spent on one that did not at once.
 _RATE = 0.1
+# What a draft says of the run that found it.
+_KEPT = ("name", "arch", "cases", "native")
 _SHRINK = 300.0  # seconds at most for one finding
 
 
@@ -47,6 +51,7 @@ class Fresh:
         fuzzer: Fuzzer,
         base: tuple[Commit, Piece] | None,
         entries: list[corpus.Entry],
+        result: JobResult,
     ) -> None:
         assert isinstance(unit.piece, Piece)
         self.tonight = tonight
@@ -55,6 +60,7 @@ class Fresh:
         self.fuzzer = fuzzer
         self.base = base
         self.entries = entries
+        self.result = result
         self._names: dict[str, str] = {}
 
     def take(self, finding: Finding) -> bool:
@@ -121,6 +127,10 @@ class Fresh:
             "baseline": None if self.base is None else self.base[0].sha,
             "candidate": tonight.head.sha,
             "report": report,
+            "run": {
+                "environment": self.tonight.entry["environment"],
+                "target": {k: v for k, v in data.target(self.result, []).items() if k in _KEPT},
+            },
         }
         asks = self._asks(key, finding)
         tonight.state.add_finding(key, record)

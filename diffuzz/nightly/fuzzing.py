@@ -12,9 +12,10 @@ from typing import Any
 from diffuzz import corpus
 from diffuzz.campaign import Job, Runner, run_cases
 from diffuzz.case import Case
-from diffuzz.finding import Direction, Finding, Verdict
+from diffuzz.finding import Finding, Verdict
 from diffuzz.folding import Fold, JobResult, mistake
 from diffuzz.minimise import minimise_finding
+from diffuzz.nightly.join import Data
 from diffuzz.nightly.machinery import is_machinery
 from diffuzz.report import data, pictures
 
@@ -70,11 +71,14 @@ class Fuzzer:
         return said
 
 
-def accepted(entries: Sequence[corpus.Entry], finding: Finding, today: date) -> str:
-    """What the corpus says of a finding that is not to go red; empty for any other."""
+def accepted(entries: Sequence[corpus.Entry], finding: Finding, today: date) -> Data | None:
+    """Until when the corpus has a finding as known, so that it does not go red; None for any
+    other."""
     known = corpus.find(entries, finding.case.target, finding.defect.signature)
     said = corpus.expectation(known, today) if known is not None else None
-    return "" if said is None or said.red else said.text
+    if known is None or said is None or said.red or known.expected is None:
+        return None
+    return {"until": str(known.expected.expires), "text": said.text}
 
 
 def signature(finding: Finding) -> str:
@@ -83,11 +87,28 @@ def signature(finding: Finding) -> str:
     return mistake(found) if found.count(":") > 1 else found
 
 
+def summary(ran: Ran, wanted: int) -> str:
+    """What a batch came to in a few words; ``wanted`` cases were to be run."""
+    parts = [f"{ran.result.cases} cases"]
+    if not ran.complete:
+        parts.append(f"{wanted - ran.result.cases} not begun: the budget is used up")
+    return "; ".join([*parts, *filter(None, [lost_text(ran)]), *_unknown(ran)])
+
+
+def lost_text(ran: Ran) -> str:
+    """What machinery lost, and why; empty if nothing."""
+    reasons = {r: n for r, n in ran.result.unknown_reasons.items() if is_machinery(r)}
+    if not reasons:
+        return ""
+    worst = max(reasons, key=lambda reason: (reasons[reason], reason))
+    return f"{sum(reasons.values())} lost to machinery ({worst})"
+
+
+def _unknown(ran: Ran) -> list[str]:
+    reasons = {r: n for r, n in ran.result.unknown_reasons.items() if not is_machinery(r)}
+    return [f"{count} cannot be told ({reason})" for reason, count in sorted(reasons.items())]
+
+
 def target_data(result: JobResult, cases: Sequence[Case], *, what: str) -> Mapping[str, Any]:
     """The batch as a target of a report; ``what`` says why it was run."""
     return {**data.target(result, []), "night": what, "case_ids": len({c.id for c in cases})}
-
-
-def order(direction: Direction) -> int:
-    """Regressions first."""
-    return [Direction.REGRESSION, Direction.BOTH, Direction.FIXED].index(direction)

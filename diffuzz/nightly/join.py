@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 SCHEMA = 1
+KEPT_NIGHTS = 60
 Data = dict[str, Any]
 
 
@@ -31,9 +32,14 @@ def join(one: Data, other: Data) -> Data:
         "schema": SCHEMA,
         "units": _each(one["units"], other["units"], _unit),
         "findings": _each(one["findings"], other["findings"], _finding),
-        "nights": _each(one["nights"], other["nights"], _night),
+        "nights": _newest(_each(one["nights"], other["nights"], _night)),
         "drafted": _each(one["drafted"], other["drafted"], min),
     }
+
+
+def _newest(nights: Data) -> Data:
+    """Of the nights' own accounts only the newest stay; what they found is kept with findings."""
+    return {name: nights[name] for name in sorted(nights)[-KEPT_NIGHTS:]}
 
 
 def canonical(value: object) -> str:

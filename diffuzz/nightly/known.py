@@ -20,12 +20,16 @@ _BISECT = 5.0
 
 def look_again(tonight: Tonight) -> None:
     """Look at every known finding of this shard whose code is not as when it was last told."""
-    unchanged = 0
+    unchanged = elsewhere = 0
     by_key = {unit.key: unit for unit in tonight.units}
     for key in sorted(tonight.state.data["findings"]):
         finding = tonight.state.data["findings"][key]
         unit = by_key.get(finding["record"]["unit"])
-        if unit is None or not tonight.shard.owns(key):
+        if unit is None:
+            chosen = tonight.settings.targets
+            elsewhere += not chosen or finding["record"]["target"] in chosen
+            continue
+        if not tonight.shard.owns(key):
             continue
         if _is_told(finding, unit):
             unchanged += 1
@@ -38,6 +42,10 @@ def look_again(tonight: Tonight) -> None:
             continue
         _look_again(tonight, unit, key, finding)
         tonight.save()
+    if elsewhere:
+        tonight.account(
+            WHAT, "", f"{elsewhere} on targets or archs that are not run here", done=False
+        )
     if unchanged:
         tonight.account(WHAT, "", f"{unchanged} on the same code as before: nothing to run")
 
@@ -136,7 +144,7 @@ def _settle(tonight: Tonight, unit: Unit, key: str, finding: Data, asks: str) ->
         commit = answer["culprit"]
         text = f"{commit['commit'][:10]} {commit['subject']}"
     else:
-        text = "no commit is named: " + (answer["problem"] or "the answer is not certain")
+        text = f"no commit is named: {asking.reason(answer)}"
     tonight.account("bisect", unit.key, f"{key}: {text}")
 
 

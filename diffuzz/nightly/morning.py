@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from diffuzz.cache import atomic_write
+from diffuzz.nightly.asking import reason
 from diffuzz.nightly.drafts import draft
 from diffuzz.nightly.join import Data
 from diffuzz.nightly.state import StateFolder
-from diffuzz.nightly.status import FIXED, FLAKY, Status, leads, status
+from diffuzz.nightly.status import FIXED, FLAKY, Status, is_accepted, leads, status
 from diffuzz.report import data as report_data
 from diffuzz.report.escaping import code, prose, table
 from diffuzz.report.issue import title
@@ -55,7 +56,7 @@ def drafted(state: Data) -> list[str]:
     found = []
     for key, finding in sorted(findings.items()):
         own = lead[key] == key and status(finding).word != FIXED
-        if key in state["drafted"] or (own and not finding["record"]["accepted"]):
+        if key in state["drafted"] or (own and not is_accepted(finding, newest(state) or "")):
             found.append(key)
     return found
 
@@ -116,7 +117,7 @@ def news(state: Data, night: str) -> list[str]:
         if lead[key] == key
         and status(finding).since == night
         and status(finding).word != FIXED
-        and not finding["record"]["accepted"]
+        and not is_accepted(finding, night)
     ]
 
 
@@ -136,8 +137,7 @@ def answer_text(now: Status) -> str:
         return clean(f"{what} {commit['commit'][:10]} {commit['subject']}{carriers}")
     if now.answer is None:
         return f"{what}: not looked for yet" if now.look["asks"] else f"{what}: not known"
-    why = now.answer["problem"] or "the answer is not certain, so no commit is named"
-    return clean(f"{what}: not known ({why})")
+    return clean(f"{what}: not known: {reason(now.answer)}")
 
 
 def report(state: Data, night: str) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def report(state: Data, night: str) -> dict[str, Any]:
     findings = []
     for _, finding in sorted(state["findings"].items()):
         now = status(finding)
-        if now.word == FIXED or finding["record"]["accepted"]:
+        if now.word == FIXED or is_accepted(finding, night):
             continue
         said = {**finding["record"]["report"], "known": None, "culprit": now.culprit}
         findings.append(said)
@@ -212,7 +212,7 @@ def _row(key: str, finding: Data) -> list[str]:
     if now.word == FLAKY and now.look["runs"]:
         text += f" ({now.look['bad']} of {now.look['runs']} runs fail)"
     if finding["record"]["accepted"]:
-        text += f" ({finding['record']['accepted']})"
+        text += f" ({finding['record']['accepted']['text']})"
     return [code(key), prose(text), prose(now.since), code(answer_text(now))]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from diffuzz import corpus
 from diffuzz.campaign import Job, Side
@@ -16,7 +18,7 @@ from diffuzz.errors import CannotTell, CaseError, DiffuzzError
 from diffuzz.generate import draw_cases
 from diffuzz.nightly import holes, known
 from diffuzz.nightly.fresh import Fresh
-from diffuzz.nightly.fuzzing import Fuzzer, Ran, target_data
+from diffuzz.nightly.fuzzing import Fuzzer, Ran, lost_text, summary, target_data
 from diffuzz.nightly.join import Data
 from diffuzz.nightly.machinery import LOST_SHARE, device_failed, is_machinery, lost
 from diffuzz.nightly.tonight import Settings, Tonight, case_of, open_night
@@ -27,6 +29,7 @@ from diffuzz.sources.commit import Commit
 
 CHANGED, HOLES, RANDOM = "changed targets", "holes in the case space", "random cases"
 _ROUND = 100
+_LOGS = 7  # nights whose logs are kept
 _FUZZ_SHARE = 0.7
 _POOL = 4  # cases drawn for each one that fills holes
 Progress = Callable[[str], None]
@@ -71,6 +74,7 @@ class _Night:
     def begin(self) -> None:
         """Say what the night starts from, and which earlier one never ended."""
         tonight = self.tonight
+        _drop_old_logs(tonight.settings.state / "nights", tonight.night)
         for note in tonight.state.notes:
             tonight.note(note)
         nights = tonight.state.data["nights"]
@@ -148,6 +152,7 @@ class _Night:
             tonight.repository,
             tonight.head,
             tonight.settings.good,
+            tonight.night,
         )
         if found is None:
             return None
@@ -195,7 +200,7 @@ class _Night:
             until = time.monotonic() + _FUZZ_SHARE * tonight.left()
             ran = fuzzer.run(cases, until, lambda: self.progress(unit.key))
             self._quarantine(ran)
-            fresh = Fresh(tonight, unit, fuzzer, ready.base, entries)
+            fresh = Fresh(tonight, unit, fuzzer, ready.base, entries, ran.result)
             taken = True
             for finding in ran.result.findings:
                 taken = fresh.take(finding) and taken
@@ -203,7 +208,7 @@ class _Night:
         state = tonight.state.unit(unit.key)
         known_pairs = holes.covered(ran.told, unit.target.axes)
         state["covered"] = sorted({*state["covered"], *known_pairs})
-        self._say(what, unit, _told(ran, len(cases)), ran.complete and not lost_text(ran))
+        self._say(what, unit, summary(ran, len(cases)), ran.complete and not lost_text(ran))
         return ran, taken
 
     def _quarantine(self, ran: Ran) -> None:
@@ -318,25 +323,11 @@ class _Night:
         self.tonight.account(what, unit.key, text, done=done)
 
 
-def _told(ran: Ran, wanted: int) -> str:
-    parts = [f"{ran.result.cases} cases"]
-    if not ran.complete:
-        parts.append(f"{wanted - ran.result.cases} not begun: the budget is used up")
-    return "; ".join([*parts, *([lost_text(ran)] if lost_text(ran) else []), *_unknown(ran)])
-
-
-def lost_text(ran: Ran) -> str:
-    """What machinery lost, and why."""
-    reasons = {r: n for r, n in ran.result.unknown_reasons.items() if is_machinery(r)}
-    if not reasons:
-        return ""
-    worst = max(reasons, key=lambda reason: (reasons[reason], reason))
-    return f"{sum(reasons.values())} lost to machinery ({worst})"
-
-
-def _unknown(ran: Ran) -> list[str]:
-    reasons = {r: n for r, n in ran.result.unknown_reasons.items() if not is_machinery(r)}
-    return [f"{count} cannot be told ({reason})" for reason, count in sorted(reasons.items())]
+def _drop_old_logs(folder: Path, night: str) -> None:
+    """Requests and logs of all but the newest nights before this one."""
+    old = sorted(p for p in folder.glob("*") if p.name < night) if folder.is_dir() else []
+    for path in old[:-_LOGS]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 __all__ = ["Settings", "run_night"]

@@ -90,10 +90,15 @@ def first_night(finding: Data) -> str:
     return found
 
 
-def is_regression(finding: Data) -> bool:
+def is_accepted(finding: Data, night: str) -> bool:
+    """Whether the corpus has the finding as known, on that night."""
+    said = finding["record"]["accepted"]
+    return said is not None and night[:10] <= said["until"]
+
+
+def is_regression(finding: Data, night: str) -> bool:
     """Whether it counts against the revision that shows it: not latent, not accepted."""
-    record = finding["record"]
-    return record["direction"] == "regression" and not record["accepted"]
+    return finding["record"]["direction"] == "regression" and not is_accepted(finding, night)
 
 
 def leads(findings: dict[str, Any]) -> dict[str, str]:

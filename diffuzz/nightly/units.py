@@ -98,7 +98,7 @@ def is_judged(unit: Data, slice_hash: str, shard: Shard | None = None) -> bool:
     return any(all(f"{i}/{n}" in done for i in range(1, n + 1)) for n in counts)
 
 
-def is_good(unit: Data, slice_hash: str, findings: Sequence[Data]) -> bool:
+def is_good(unit: Data, slice_hash: str, findings: Sequence[Data], night: str) -> bool:
     """Whether a slice was run through and shows no regression. Findings that were there before
     watching began, or that the corpus accepts, do not count."""
     if not is_judged(unit, slice_hash):
@@ -109,7 +109,7 @@ def is_good(unit: Data, slice_hash: str, findings: Sequence[Data]) -> bool:
     shown = {
         look["slice"]
         for finding in findings
-        if is_regression(finding)
+        if is_regression(finding, night)
         for look in finding["looks"]
         if look["word"] in ("shown", "flaky")
     }
@@ -117,7 +117,12 @@ def is_good(unit: Data, slice_hash: str, findings: Sequence[Data]) -> bool:
 
 
 def baseline(
-    unit: Data, findings: Sequence[Data], repository: Repository, head: Commit, given: str | None
+    unit: Data,
+    findings: Sequence[Data],
+    repository: Repository,
+    head: Commit,
+    given: str | None,
+    night: str,
 ) -> Baseline | None:
     """The last revision judged good, or the one the user gives where the state has none.
 
@@ -126,7 +131,9 @@ def baseline(
     with.
     """
     good = [
-        seen for slice_hash, seen in unit["seen"].items() if is_good(unit, slice_hash, findings)
+        seen
+        for slice_hash, seen in unit["seen"].items()
+        if is_good(unit, slice_hash, findings, night)
     ]
     good.sort(key=lambda seen: (seen["night"], seen["date"]), reverse=True)
     known = [seen["commit"] for seen in good if repository.has(seen["commit"])]

@@ -109,7 +109,7 @@ def test_code_is_judged_once_all_shards_of_a_division_ran_it() -> None:
     assert is_judged(judged("1/2"), "aa", Shard(1, 2))
     assert not is_judged(judged("1/2"), "aa", Shard(2, 2))
     assert not is_judged(judged("1/1", done=False), "aa")
-    assert not is_good(judged(), "aa", [])
+    assert not is_good(judged(), "aa", [], "2026-08-02")
 
 
 def test_every_piece_of_work_belongs_to_one_shard() -> None:
@@ -125,18 +125,18 @@ def test_what_a_rewritten_branch_is_compared_with(tmp_path: Path) -> None:
     unit["seen"]["aa"] = {"commit": second, "date": "2026-08-01", "night": "2026-08-01"}
     with Repository.open(str(tmp_path / "repo")) as repository:
         head = repository.commit("main")
-        found = baseline(unit, [], repository, head, None)
+        found = baseline(unit, [], repository, head, None, "2026-08-02")
         assert found is not None
         assert found.commit.sha == first
         assert "was rewritten" in found.note
-        on_its_line = baseline(unit, [], repository, repository.commit(third), None)
+        on_its_line = baseline(unit, [], repository, repository.commit(third), None, "2026-08-02")
         assert on_its_line is not None
         assert (on_its_line.commit.sha, on_its_line.note) == (second, "")
         unit["seen"]["aa"]["commit"] = "0" * 40  # not even in the repository any more
-        gone = baseline(unit, [], repository, head, None)
+        gone = baseline(unit, [], repository, head, None, "2026-08-02")
         assert gone is not None
         assert (gone.commit.sha, "was rewritten" in gone.note) == (head.sha, True)
-        assert baseline(judged(), [], repository, head, None) is None
+        assert baseline(judged(), [], repository, head, None, "2026-08-02") is None
 
 
 def test_a_state_is_plain_json(tmp_path: Path) -> None:
