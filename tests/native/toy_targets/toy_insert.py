@@ -23,7 +23,7 @@ class ToyInsert:
 
     def inputs(self, case, arch):
         slots = torch.arange(case["rows"]) * 4 + 1
-        slots[0] = {"inside": 2, "skipped": -1, "outside": 4096}[case["slot"]]
+        slots[0] = {"inside": 2, "skipped": -1, "outside": 12}[case["slot"]]
         x = torch.full((case["rows"], 80), torch.nan)
         x[:, :64] = torch.arange(64) - 20.5
         return {"x": x, "slots": slots}
