@@ -169,17 +169,19 @@ def _sizes(
     if truth.numel() == 0:
         return 0.0, 0.0, 0.0
     error = (values - truth.clamp(-fmt.max_finite, fmt.max_finite)).abs_()
+    magnitude = truth.abs().clamp_(2.0**fmt.min_exponent, fmt.max_finite)
+    counted = care
+    # Nearly always all are finite, and one sum tells.
     if not math.isfinite(float(error.sum())):
-        error = torch.where(values.isfinite() & ~truth.isnan(), error, 0.0)
-    if care is not None:
-        error = torch.where(care, error, 0.0)
-    magnitude = truth.abs().clamp_(2.0**fmt.min_exponent, fmt.max_finite).nan_to_num_(nan=1.0)
+        finite = values.isfinite() & ~truth.isnan()
+        counted = finite if care is None else finite & care
+        magnitude.nan_to_num_(nan=1.0)
+    if counted is not None:
+        error = torch.where(counted, error, 0.0)
     relative = float((error / magnitude).max())
     ulps = error.div_(spacing(truth, fmt))
-    counted = values.isfinite() & ~truth.isnan()
-    if care is not None:
-        counted &= care
-    mean = float(ulps.square().sum()) / max(int(counted.sum()), 1)
+    count = truth.numel() if counted is None else int(counted.sum())
+    mean = float(ulps.square().sum()) / max(count, 1)
     return float(ulps.max()), math.sqrt(mean), relative
 
 
@@ -193,7 +195,8 @@ def _surely_right(values: Tensor, expected: Expected) -> Tensor:
     reach = values.abs().mul_(2.0 ** -(expected.fmt.mantissa_bits + 2))
     if expected.slack is not None:
         reach += expected.slack
-    return ((error < reach) & values.isfinite()) | (error == 0)
+    # An infinite or NaN result has such an error too, which is below nothing.
+    return (error < reach).logical_or_(error == 0)
 
 
 def _pick(tensor: Tensor | None, at: Tensor) -> Tensor | None:

@@ -16,6 +16,7 @@ from diffuzz.numerics.formats import bits_of
 UNWRITTEN_BYTE = 0xA5
 FORBIDDEN_BYTE = 0xD3
 
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _UNWRITTEN_NAN = {torch.float32: 0x7FE5A5A5, torch.bfloat16: 0x7FE5, torch.float16: 0x7F65}
 _FORBIDDEN_NAN = {torch.float32: 0x7FD3D3D3, torch.bfloat16: 0x7FD3, torch.float16: 0x7ED3}
 
@@ -52,6 +53,19 @@ def raw_bits(tensor: Tensor) -> Tensor:
     return tensor.to(torch.int64)
 
 
+def same_bits(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have one dtype, shape and content, bit by bit."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    return torch.equal(as_integers(one), as_integers(other))
+
+
+def as_integers(tensor: Tensor) -> Tensor:
+    """The bit patterns of a tensor of 1, 2, 4 or 8 byte elements as integers of that width, same
+    shape; shares memory where it can."""
+    return tensor.contiguous().view(_INTEGERS[tensor.element_size()])
+
+
 def _pattern(dtype: torch.dtype, nans: dict[torch.dtype, int], byte: int) -> int:
     size = torch.empty(0, dtype=dtype).element_size()
     return nans.get(dtype, int.from_bytes(bytes([byte]) * size, "little"))
@@ -70,8 +84,7 @@ def _matches(tensor: Tensor, nans: dict[torch.dtype, int], byte: int) -> Tensor:
     if tensor.dtype == torch.bool:
         return torch.zeros_like(tensor)
     size = tensor.element_size()
-    raw = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
     code = _pattern(tensor.dtype, nans, byte)
     if size > 1 and code >= 1 << (8 * size - 1):
         code -= 1 << (8 * size)
-    return tensor.contiguous().view(raw) == code
+    return as_integers(tensor) == code

@@ -6,13 +6,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+from torch import Tensor
 
 from diffuzz.errors import UsageError
 from diffuzz.expected import Expected, ExpectedBits
 from diffuzz.finding import Defect, Judged, Measure, Verdict
-from diffuzz.oracles.accuracy import judge_output
+from diffuzz.numerics.poison import same_bits
+from diffuzz.oracles.accuracy import Judgement, judge_output
 from diffuzz.oracles.agreement import agree
 from diffuzz.oracles.pairing import Difference, compare, verdict
 from diffuzz.oracles.sanity import judge_run
@@ -20,6 +24,8 @@ from diffuzz.oracles.wording import is_unexplained, same_defect
 from diffuzz.outcome import Outcome, Returned
 
 Expectations = Mapping[str, Expected | ExpectedBits]
+# The output last judged of each name, and what was found.
+Seen = dict[str, tuple[Tensor, Judgement]]
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,10 @@ def judge(outcome: Outcome, expectations: Expectations) -> Judged:
     without a sanitizer report. :class:`UsageError` if the target returned an output it stated no
     expectation for.
     """
+    return _judge(outcome, expectations, {})
+
+
+def _judge(outcome: Outcome, expectations: Expectations, seen: Seen) -> Judged:
     run = judge_run(outcome)
     if run.unknown is not None or not isinstance(outcome, Returned):
         return run
@@ -51,7 +61,7 @@ def judge(outcome: Outcome, expectations: Expectations) -> Judged:
     right, defects = set(run.right), list(run.defects)
     measures: dict[str, Measure] = {}
     for name, expected in expectations.items():
-        found, measured = judge_output(name, outcome.outputs.get(name), expected)
+        found, measured = _judge_output(name, outcome.outputs.get(name), expected, seen)
         if measured is not None:
             measures[name] = measured
         if not found:
@@ -60,9 +70,30 @@ def judge(outcome: Outcome, expectations: Expectations) -> Judged:
     return Judged(frozenset(right), tuple(defects), None, measures)
 
 
+def _judge_output(
+    name: str, output: Tensor | None, expected: Expected | ExpectedBits, seen: Seen
+) -> Judgement:
+    if output is None:
+        return judge_output(name, output, expected)
+    if name not in seen or not same_bits(seen[name][0], output):
+        seen[name] = output, judge_output(name, output, expected)
+    return seen[name][1]
+
+
+def _evaluated_once(expected: Expected | ExpectedBits) -> Expected | ExpectedBits:
+    if isinstance(expected, ExpectedBits):
+        return expected
+    hypotheses: dict[str, Callable[[], Tensor]]
+    hypotheses = {name: cache(make) for name, make in expected.hypotheses.items()}
+    return replace(expected, hypotheses=hypotheses)
+
+
 def assess(baseline: Outcome, candidate: Outcome, expectations: Expectations) -> Assessment:
     """Judge both revisions on a case and pair what is wrong."""
-    before, after = judge(baseline, expectations), judge(candidate, expectations)
+    # Most outputs are the same bits on both sides, and both are wrong by the same hypotheses.
+    stated = {name: _evaluated_once(each) for name, each in expectations.items()}
+    seen: Seen = {}
+    before, after = (_judge(each, stated, seen) for each in (baseline, candidate))
     differences = compare(before, after) + _agreement(
         baseline, candidate, expectations, before, after
     )

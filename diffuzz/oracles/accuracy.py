@@ -18,7 +18,7 @@ from diffuzz.expected import Expected, ExpectedBits
 from diffuzz.finding import Defect, Explanation, Kind, Measure
 from diffuzz.numerics.error import measure, read_output, right_elements, unravel
 from diffuzz.numerics.formats import FloatFormat, ulp
-from diffuzz.numerics.poison import raw_bits
+from diffuzz.numerics.poison import as_integers, raw_bits
 from diffuzz.oracles.by_mark import marked_elements
 from diffuzz.oracles.evidence import WRONG_SAMPLE, gather_evidence
 from diffuzz.oracles.explain import explain
@@ -126,13 +126,13 @@ def _unexplained(values: Tensor, truth: Tensor, fmt: FloatFormat) -> tuple[Kind,
 
 
 def _judge_bits(name: str, output: Tensor, expected: ExpectedBits) -> Judgement:
-    codes, truth = raw_bits(output), raw_bits(expected.bits)
-    wrong = codes != truth
+    total = output.numel() if expected.care is None else int(expected.care.sum())
+    wrong = as_integers(output) != as_integers(expected.bits)
     if expected.care is not None:
         wrong &= expected.care
-    total = wrong.numel() if expected.care is None else int(expected.care.sum())
     if not bool(wrong.any()):
         return [], Measure(total=total)
+    codes, truth = raw_bits(output), raw_bits(expected.bits)
     measured = _bits_measure(codes, truth, wrong, total)
     defects, rest = _marked(name, output, wrong, measured)
     if bool(rest.any()):

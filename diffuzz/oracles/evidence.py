@@ -15,6 +15,7 @@ from torch import Tensor
 
 from diffuzz.expected import Expected
 from diffuzz.numerics.formats import FloatFormat
+from diffuzz.numerics.poison import as_integers
 
 WRONG_SAMPLE = 16384
 RIGHT_SAMPLE = 2048
@@ -22,7 +23,6 @@ SCREEN_SAMPLE = 256
 FIRST_SAMPLES = (32,)
 
 _GOLDEN = 0.6180339887498949
-_WIDTHS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,10 @@ def gather_evidence(raw: Tensor, values: Tensor, expected: Expected, wrong: Tens
     judged = ~wrong if expected.care is None else ~wrong & expected.care
     wrong_at = wrong.reshape(-1).nonzero().squeeze(1)
     right_at = judged.reshape(-1).nonzero().squeeze(1)
-    width = _WIDTHS[raw.element_size()]
     return Evidence(
         expected=expected,
         values=values.reshape(-1),
-        codes=raw.contiguous().view(width).reshape(-1),
+        codes=as_integers(raw).reshape(-1),
         truth=expected.value.reshape(-1),
         wrong=wrong_at[spread(wrong_at.numel(), WRONG_SAMPLE)],
         right=right_at[spread(right_at.numel(), RIGHT_SAMPLE)],
