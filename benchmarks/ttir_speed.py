@@ -43,17 +43,21 @@ KERNELS = {
 BUDGET_S = 12.0  # for one launch under the interpreter
 
 
-def memory_mib(call: Callable[[], Any]) -> float:
-    """How much the process grows at most while ``call`` runs (Linux only)."""
-    Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the present size
+def first_launch(call: Callable[[], Any]) -> tuple[float, float]:
+    """Seconds ``call`` takes, and MiB the process grows by at most meanwhile (0 where the kernel
+    does not tell)."""
+    status, peak = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    if not peak.exists():
+        return timed(call), 0.0
+    peak.write_text("5")  # resets the peak to the present size
+    before = _status(status, "VmRSS")
+    seconds = timed(call)
+    return seconds, _status(status, "VmHWM") - before
 
-    def reading(field: str) -> float:
-        text = Path("/proc/self/status").read_text()
-        return next(float(t.split()[1]) for t in text.splitlines() if t.startswith(field)) / 1024
 
-    before = reading("VmRSS")
-    call()
-    return reading("VmHWM") - before
+def _status(file: Path, field: str) -> float:
+    lines = file.read_text().splitlines()
+    return next(float(t.split()[1]) / 1024 for t in lines if t.startswith(field))
 
 
 def timed(call: Callable[[], Any]) -> float:
@@ -87,13 +91,11 @@ def measure(options: argparse.Namespace) -> None:
             job = cases[options.kernel](size)
             if options.interpret and expected * job.programs > BUDGET_S:
                 continue
-            cold = timed(job.run)
+            cold, memory = first_launch(job.run)
             repeats = 1 if options.interpret or cold > 2 else 5
             warm = min(timed(job.run) for _ in range(repeats)) if cold < 20 else cold
             expected = warm / job.programs
-            row = {"programs": job.programs, "cold": cold, "warm": warm, "memory": 0.0}
-            if not options.interpret:
-                row["memory"] = memory_mib(job.run)
+            row = {"programs": job.programs, "cold": cold, "warm": warm, "memory": memory}
             print(json.dumps(row), flush=True)
 
 

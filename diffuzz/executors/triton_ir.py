@@ -13,7 +13,7 @@ from torch import Tensor
 from diffuzz.arch import Arch
 from diffuzz.executors.ttir.knobs import Knobs
 from diffuzz.executors.ttir.launch import Launcher, install
-from diffuzz.outcome import Report
+from diffuzz.outcome import CompileFailed, Report
 
 
 class TritonIRExecutor:
@@ -42,12 +42,10 @@ class TritonIRExecutor:
         """Reads of this tensor before a kernel writes it are reported, until the next case."""
         self._ready().mark_uninitialised(tensor)
 
-    def compile_failures(self) -> list[str]:
-        """Compile every kernel specialised so far to a real binary for the arch (``hsaco`` or
-        ``cubin``) and return the compiler's messages; empty if all succeed."""
-        launcher = self._ready()
-        messages = (launcher.binary(key) for key in list(launcher.compiled))
-        return [m for m in messages if m is not None]
+    def compile_failures(self) -> Sequence[CompileFailed]:
+        """What Triton's compiler says against kernels of this case when it goes on to a real
+        binary for the arch (``hsaco`` or ``cubin``); empty if all compile."""
+        return tuple(self._ready().compile_failures())
 
     def _ready(self) -> Launcher:
         if self.launcher is None:

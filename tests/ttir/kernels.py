@@ -229,3 +229,12 @@ def by_descriptor(X, Y, m, n, BM: tl.constexpr, BN: tl.constexpr):
 @triton.jit
 def from_host_descriptor(X, Y, BM: tl.constexpr, BN: tl.constexpr):
     tl.store(Y + tl.arange(0, BN), tl.sum(X.load([0, 0]), 0))
+
+
+@triton.jit
+def no_such_instruction(X, Y, N: tl.constexpr):
+    cols = tl.arange(0, N)
+    y = tl.inline_asm_elementwise(
+        "no.such.op $0, $1;", "=r,r", [tl.load(X + cols)], dtype=tl.int32, is_pure=True, pack=1
+    )
+    tl.store(Y + cols, y)

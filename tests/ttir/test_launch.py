@@ -151,6 +151,20 @@ def test_a_binary_that_cannot_be_made_gives_the_compilers_message(start: Start) 
     assert message, "sm90 has no FNUZ"
 
 
+def test_kernels_that_lower_but_do_not_compile_are_named(start: Start) -> None:
+    launcher = start("sm90")
+    kernels.masked_copy[(1,)](torch.zeros(32), torch.zeros(32), 32, 32)
+    x = torch.zeros(32, dtype=torch.int32)
+    with pytest.raises(Unsupported, match="inline_asm"):
+        kernels.no_such_instruction[(1,)](x, x.clone(), 32)
+    (failure,) = launcher.compile_failures()
+    assert failure.message
+    assert failure.location is not None
+    assert failure.location.function == "no_such_instruction"
+    launcher.clear()
+    assert launcher.compile_failures() == []
+
+
 def test_kernels_are_lowered_once(start: Start) -> None:
     launcher = start()
     for n in (32, 48, 64):
@@ -201,7 +215,7 @@ def test_the_adapter(start: Start) -> None:
     (report,) = executor.reports()
     assert report.location is not None
     assert report.location.file == "kernels.py"
-    assert executor.compile_failures() == []
+    assert executor.compile_failures() == ()
     executor.begin()
     assert executor.reports() == ()
 

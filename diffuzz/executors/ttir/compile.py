@@ -148,6 +148,11 @@ class Compiler:
             return _message(error)
         return None
 
+    def definition(self, function: JITFunction) -> Location:
+        """Where a kernel is defined."""
+        path = shown_path(function.fn.__code__.co_filename, self.root)
+        return Location(path, _first_line(function), function.fn.__name__)
+
     def refused(self, error: CompilationError, function: JITFunction) -> CompileError:
         """The innermost of Triton's nested errors, with the line in the kernel's file."""
         chain: list[CompilationError] = []

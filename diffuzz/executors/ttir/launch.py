@@ -28,7 +28,7 @@ from diffuzz.executors.ttir.memory import Memory
 from diffuzz.executors.ttir.plan import Plan, plan
 from diffuzz.executors.ttir.reader import check_against, read
 from diffuzz.executors.ttir.values import HOLD, wrapped
-from diffuzz.outcome import Report
+from diffuzz.outcome import CompileFailed, Report
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,8 @@ class Launcher:
     compiled: dict[Key, Specialised] = field(default_factory=dict)
     launches: int = 0
     _poison: dict[int, Tensor] = field(default_factory=dict)
+    _binaries: dict[Key, str | None] = field(default_factory=dict)
+    _used: dict[Key, None] = field(default_factory=dict)
     _kept: list[Tensor] = field(default_factory=list)
     _reachable: list[Tensor] = field(default_factory=list)
     _kernels: dict[Key, Kernel] = field(default_factory=dict)
@@ -71,6 +73,7 @@ class Launcher:
         self._poison.clear()
         self._kept.clear()
         self._reachable.clear()
+        self._used.clear()
         self.launches = 0
 
     def mark_uninitialised(self, tensor: Tensor) -> None:
@@ -97,6 +100,7 @@ class Launcher:
     ) -> tuple[Kernel, Mapping[str, Any]]:
         """The kernel a launch means, lowered on first use, and its bound arguments."""
         key, bound, _, _ = self.compiler.bind(function, args, kwargs)
+        self._used[key] = None
         kernel = self._kernels.get(key)
         if kernel is None:
             launch = self.compiler.specialise(function, args, kwargs)
@@ -143,8 +147,21 @@ class Launcher:
             self.printed += run.printed
 
     def binary(self, key: Key) -> str | None:
-        """Compile a launch seen before to machine code: None, or the compiler's message."""
-        return self.compiler.binary(self.compiled[key])
+        """Compile a launch seen before to machine code: None, or the compiler's message. Each
+        specialisation is compiled once."""
+        if key not in self._binaries:
+            self._binaries[key] = self.compiler.binary(self.compiled[key])
+        return self._binaries[key]
+
+    def compile_failures(self) -> list[CompileFailed]:
+        """Kernels launched since :meth:`clear` that do not compile to machine code."""
+        failed = []
+        for key in self._used:
+            message = self.binary(key)
+            if message is not None:
+                where = self.compiler.definition(self.compiled[key].function)
+                failed.append(CompileFailed(message, where))
+        return failed
 
 
 @contextmanager
