@@ -80,6 +80,8 @@ def _certain(data: dict[str, Any]) -> bool:
 
 def reason(found: Data) -> str:
     """Why an answer names no commit."""
+    if found["variants"] == 1:
+        return f"the code is the same since {found['good'][:10]}"
     if found["problem"]:
         return str(found["problem"])
     between = found["range"]

@@ -24,6 +24,8 @@ def draft(state: Data, key: str) -> str:
     now = status(finding)
     said = {**record["report"], "culprit": _culprit(finding, now)}
     body = issue(_report(record), said).partition("\n\n")[2]
+    # Whose doing it is stands in the status, also where a bisect came to nothing.
+    body = "\n".join(line for line in body.split("\n") if not line.startswith("- culprit:"))
     head = [
         f"# {prose(title(record['report']))}",
         f"<!-- {MARK}: {key} -->",
@@ -50,7 +52,7 @@ def _standing(state: Data, key: str, now: Status) -> Iterator[str]:
     others = [k for k, lead in leads(state["findings"]).items() if lead == key and k != key]
     for other in sorted(others):
         report = state["findings"][other]["record"]["report"]
-        yield f"the same change also shows as {code(other)}: {prose(title(report))}"
+        yield f"it also shows as {code(other)}: {prose(title(report))}"
 
 
 def _rate(now: Status) -> str:

@@ -77,10 +77,16 @@ def lines(state: Data, night: str) -> Iterator[str]:
         if len(shards) > 1 or ended:
             yield f"shard {shard}{ended}: {entry['seconds']} s"
     yield headline(state, night)
+    lead = leads(state["findings"])
     for key, finding in _reported(state, night):
+        if lead[key] != key:
+            continue
         now = status(finding)
-        yield clean(f"  {key}: {now.text} since {now.since}: {title(finding['record']['report'])}")
+        yield clean(f"  {key}: {_standing(finding)}: {title(finding['record']['report'])}")
         yield f"    {answer_text(now)}"
+        others = sum(leader == key for leader in lead.values()) - 1
+        if others:
+            yield f"    {others} more findings come with it"
     for entry in shards.values():
         for device in entry["devices"]["quarantined"]:
             yield clean(f"  quarantined for the night: {device['device']}: {device['why']}")
@@ -101,7 +107,12 @@ def headline(state: Data, night: str) -> str:
         said.append(plural(len(fresh), "new finding"))
     if gone:
         said.append(f"{plural(len(gone), 'finding')} fixed")
-    open_now = [k for k, f in state["findings"].items() if status(f).word != FIXED]
+    lead = leads(state["findings"])
+    open_now = [
+        key
+        for key, finding in state["findings"].items()
+        if lead[key] == key and status(finding).word != FIXED
+    ]
     rest = f"{len(open_now)} open" if open_now else "none open"
     return f"{', '.join(said) or 'nothing new'}; {rest}"
 
@@ -185,7 +196,9 @@ def _blocks(state: Data, night: str) -> Iterator[str]:
     known = [(key, finding) for key, finding in sorted(state["findings"].items())]
     if known:
         yield "## All findings"
-        yield table(["finding", "status", "since", "commit"], [_row(k, f) for k, f in known])
+        lead = leads(state["findings"])
+        rows = [_row(key, finding, lead[key]) for key, finding in known]
+        yield table(["finding", "status", "since", "commit"], rows)
     yield from _machine(shards)
     yield "## What was run"
     rows = [
@@ -206,13 +219,23 @@ def _item(state: Data, key: str) -> str:
     )
 
 
-def _row(key: str, finding: Data) -> list[str]:
+def _standing(finding: Data) -> str:
+    now = status(finding)
+    latent = ", latent" if finding["record"]["direction"] == "both" else ""
+    return f"{now.text}{latent} since {now.since}"
+
+
+def _row(key: str, finding: Data, lead: str) -> list[str]:
     now = status(finding)
     text = now.text if now.unseen is None else f"{now.text}: {now.unseen}"
     if now.word == FLAKY and now.look["runs"]:
         text += f" ({now.look['bad']} of {now.look['runs']} runs fail)"
     if finding["record"]["accepted"]:
         text += f" ({finding['record']['accepted']['text']})"
+    if finding["record"]["direction"] == "both":
+        text += ", latent"
+    if lead != key:
+        text += f", comes with {lead}"
     return [code(key), prose(text), prose(now.since), code(answer_text(now))]
 
 

@@ -181,6 +181,9 @@ def _two_shards(nights: Nights, night: int) -> Morning:
         shutil.copytree(nights.folder / "state", nights.folder / f"part{shard}")
         done = nights.diffuzz(*nights.words(night, f"part{shard}", "--shard", f"{shard}/2"))
         assert done.returncode in (0, 1), done.stderr
+    shutil.copytree(nights.folder / "state", nights.folder / "half")
+    nights.diffuzz("nightly", "--merge", "--state", "half", "part1", "gone")
+    assert "shard toy_night 2/2: no result" in (nights.folder / "half" / "report.md").read_text()
     texts = set()
     for order in (("part1", "part2"), ("part2", "part1")):
         into = f"merged-{order[0]}"
