@@ -29,34 +29,59 @@ _STEPS = {"round": round_extended, "truncate": truncate_extended, "flush": flush
 
 @dataclass(frozen=True)
 class Steps:
-    """The first step of each of some roundings: its kind, and the grid and limit it has, float64
-    ``[n, 5, 1]``."""
+    """Some roundings as tensors.
+
+    For the first step of each, its kind, and the grid and limit it has, float64 ``[n, 5, 1]``.
+    ``twins`` gives for each the first that differs in nothing but the limit, int64 ``[n]``.
+    ``lasts`` are the last roundings that occur, the contract's own first, and ``last_of`` says
+    which one each has.
+    """
 
     kinds: tuple[Step | None, ...]
     columns: Tensor
+    twins: Tensor
+    lasts: tuple[tuple[FloatFormat, Overflow | None], ...]
+    last_of: tuple[int, ...]
 
-    def take(self, values: Tensor, chosen: list[int]) -> None:
-        """Apply to each row of ``values`` (float64 ``[..., rows, elements]``, changed in place) the
-        step of the rounding ``chosen`` for it; monotone in each element."""
+    def take(self, values: Tensor, chosen: list[int]) -> Tensor:
+        """Apply to each row of ``values`` (float64 ``[ends, rows, elements]``, changed in place)
+        the step of the rounding ``chosen`` for it; monotone in each element.
+
+        Returns the rows where the limit matters (bool).
+        """
+        beyond = torch.zeros(len(chosen), dtype=torch.bool)
         kinds = [self.kinds[one] for one in chosen]
         for kind, apply in _STEPS.items():
             rows = [row for row, this in enumerate(kinds) if this == kind]
             if not rows:
                 continue
             *grid, limit = self.columns[[chosen[row] for row in rows]].unbind(1)
-            stepped = apply(values[..., rows, :], Grid(*grid))
+            stepped = apply(values[:, rows], Grid(*grid))
             if kind == "round":
-                stepped = torch.where(stepped.isinf(), torch.copysign(limit, stepped), stepped)
-            values[..., rows, :] = stepped
+                infinite = stepped.isinf()
+                beyond[rows] = infinite.any(dim=2).any(dim=0)
+                stepped = torch.where(infinite, torch.copysign(limit, stepped), stepped)
+            values[:, rows] = stepped
+        return beyond
 
 
 @lru_cache(maxsize=64)
 def steps(fmt: FloatFormat, overflow: Overflow | None) -> Steps:
-    """The first steps of :func:`roundings`."""
+    """Those of :func:`roundings`."""
     every = roundings(fmt, overflow)
     columns = [[*astuple(grid(one.through or fmt)), one.limit] for one in every]
+    ends = []
+    for one in every:
+        kept = overflow if one.fmt is None else None
+        ends.append((one.fmt or fmt, one.overflow if one.own_overflow else kept))
+    alike = [(one.step, one.through, end) for one, end in zip(every, ends, strict=True)]
+    lasts = tuple(dict.fromkeys(ends))
     return Steps(
-        tuple(one.step for one in every), torch.tensor(columns, dtype=torch.float64).unsqueeze(2)
+        kinds=tuple(one.step for one in every),
+        columns=torch.tensor(columns, dtype=torch.float64).unsqueeze(2),
+        twins=torch.tensor([alike.index(one) for one in alike]),
+        lasts=lasts,
+        last_of=tuple(lasts.index(end) for end in ends),
     )
 
 

@@ -83,6 +83,10 @@ class Hypotheses:
             steps=steps(expected.fmt, expected.overflow),
         )
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(map(len, (self.contents, self.moves, self.factors, self.roundings)))
+
     def with_mistakes(self, count: int) -> Tensor:
         """Rows of every hypothesis of ``count`` mistakes, int64 ``[n, 4]``; several mistakes only
         of parts that combine."""

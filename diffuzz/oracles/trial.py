@@ -7,7 +7,6 @@ stored where (content and move), then the factor, then the rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +23,7 @@ from diffuzz.oracles.parts import Content
 MIN_KNOWN = 0.5
 # Numbers in one tensor: more no longer fit a core's cache, fewer are all overhead.
 BATCH = 2**16
+SMALL = 2**12
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,13 @@ class Claims:
     """What hypotheses say some elements hold before the last rounding.
 
     ``ends`` are float64 bounds, ``[2, n, elements]``, or only one where the claims are exact;
-    ``known`` is False where the hypothesis cannot say, ``[n, elements]``.
+    ``known`` is False where the hypothesis cannot say, ``[n, elements]``; ``beyond`` tells whether
+    the first rounding overflows, ``[n]``.
     """
 
     ends: Tensor
     known: Tensor
+    beyond: Tensor
 
 
 @dataclass(frozen=True)
@@ -67,31 +69,61 @@ def attempt(
 ) -> Tally:
     """Count for each of ``rows`` on which of the elements ``at`` it is right: within its slack, or
     ``bitwise`` (without slack, and with the sign of zero)."""
-    known = torch.empty(len(rows), dtype=torch.int64)
-    right = torch.empty(len(rows), dtype=torch.int64)
+    if rows.shape[0] * at.numel() <= SMALL:
+        counted = _count(evidence, hypotheses, rows, at, bitwise=bitwise)
+        return Tally(counted[:, 0], counted[:, 1], at.numel())
+    # Roundings that differ in what overflow becomes are one where nothing overflows.
+    alike = rows.clone()
+    alike[:, 3] = hypotheses.steps.twins[rows[:, 3]]
+    codes = _packed(alike, hypotheses.sizes)
+    once, once_of = torch.unique(codes, return_inverse=True)
+    counted = _count(evidence, hypotheses, _unpacked(once, hypotheses.sizes), at, bitwise=bitwise)[
+        once_of
+    ]
+    again = ((counted[:, 2] > 0) & (alike[:, 3] != rows[:, 3])).nonzero()[:, 0]
+    counted[again] = _count(evidence, hypotheses, rows[again], at, bitwise=bitwise)
+    return Tally(counted[:, 0], counted[:, 1], at.numel())
+
+
+def _count(
+    evidence: Evidence, hypotheses: Hypotheses, rows: Tensor, at: Tensor, *, bitwise: bool
+) -> Tensor:
+    """How many elements each row can tell, how many it gets right, whether its first rounding
+    overflows: int64 ``[n, 3]``."""
+    counted = torch.empty((len(rows), 3), dtype=torch.int64)
     step = max(1, BATCH // max(at.numel(), 1))
-    # Rows of one rounding lie together, for they are rounded together.
-    for part in torch.split(torch.arange(len(rows)), step) if len(rows) else ():
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
         claims = _claims(evidence, hypotheses, rows[part], at, exactly=bitwise)
-        held = torch.empty(claims.known.shape, dtype=torch.bool)
-        for index, fmt, overflow in _last_roundings(evidence, hypotheses, rows[part, 3]):
-            values = evidence.values[at]
-            if fmt is not evidence.fmt:
-                values = decode(evidence.codes[at], fmt)
-            held[index] = _holds(values, claims.ends[:, index], fmt, overflow, bitwise=bitwise)
-        known[part] = claims.known.sum(dim=1)
-        right[part] = (held & claims.known).sum(dim=1)
-    return Tally(known, right, at.numel())
+        held = _held_of(evidence, hypotheses, rows[part], claims, at, bitwise=bitwise)
+        counted[part, 0] = claims.known.sum(dim=1)
+        counted[part, 1] = (held & claims.known).sum(dim=1)
+        counted[part, 2] = claims.beyond
+    return counted
+
+
+def _packed(rows: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    """Each row of indices below ``sizes`` as one number, in the rows' lexical order."""
+    code = rows[:, 0]
+    for column, size in enumerate(sizes[1:], start=1):
+        code = code * size + rows[:, column]
+    return code
+
+
+def _unpacked(codes: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    columns = []
+    for size in reversed(sizes):
+        columns.append(codes % size)
+        codes = codes // size
+    return torch.stack(columns[::-1], dim=1)
 
 
 def _claims(
     evidence: Evidence, hypotheses: Hypotheses, rows: Tensor, at: Tensor, *, exactly: bool
 ) -> Claims:
-    places, place_of = torch.unique(
-        rows[:, 0] * len(hypotheses.moves) + rows[:, 1], return_inverse=True
-    )
-    truth, stored = _stored(evidence, hypotheses, places, at, exactly=exactly)
-    ends, known = stored.ends[:, place_of], stored.known[place_of]
+    places, place_of = torch.unique(_packed(rows[:, :2], hypotheses.sizes[:2]), return_inverse=True)
+    truth, ends, known = _stored(evidence, hypotheses, places, at, exactly=exactly)
+    ends, known = ends[:, place_of], known[place_of]
     factors = rows[:, 2].tolist()
     if any(factors):
         used = [hypotheses.factors[i] for i in factors]
@@ -102,15 +134,15 @@ def _claims(
         for row, factor in enumerate(used):
             if factor.special is not None:
                 known[row] &= ~factor.special(truth[place_of[row]], evidence.values[at])
-    hypotheses.steps.take(ends, rows[:, 3].tolist())
-    return Claims(ends, known)
+    beyond = hypotheses.steps.take(ends, rows[:, 3].tolist())
+    return Claims(ends, known, beyond)
 
 
 def _stored(
     evidence: Evidence, hypotheses: Hypotheses, places: Tensor, at: Tensor, *, exactly: bool
-) -> tuple[Tensor, Claims]:
-    """What each of the ``places`` (content and move, ascending) has for the elements ``at``, bare
-    and with its slack."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What each of the ``places`` (content and move, ascending) has for the elements ``at``: bare,
+    with its slack as ``ends``, and where it can tell."""
     moved = places % len(hypotheses.moves)
     if bool(moved.any()):
         source, known = sources(hypotheses.reads[moved], at)
@@ -124,13 +156,13 @@ def _stored(
     parts = torch.split(source, counts.tolist())
     truth = torch.cat([_held(content, part) for content, part in zip(used, parts, strict=True)])
     if exactly or evidence.expected.slack is None:
-        return truth, Claims(truth[None], known)
+        return truth, truth[None], known
     # As large relative to other values as it usually is to the truth.
     relative = [[c.relative_slack if c.slack else torch.nan] for c in used]
     column = torch.tensor(relative, dtype=torch.float64).repeat_interleave(counts, dim=0)
     usual = truth.abs().nan_to_num(nan=0.0, posinf=0.0) * column
     slack = torch.maximum(evidence.slack_at(source), usual).nan_to_num_(nan=0.0, posinf=torch.inf)
-    return truth, Claims(torch.stack(interval(truth, slack)), known)
+    return truth, torch.stack(interval(truth, slack)), known
 
 
 def _held(content: Content, at: Tensor) -> Tensor:
@@ -138,19 +170,29 @@ def _held(content: Content, at: Tensor) -> Tensor:
     return content.values[at]
 
 
-def _last_roundings(
-    evidence: Evidence, hypotheses: Hypotheses, chosen: Tensor
-) -> Iterator[tuple[list[int], FloatFormat, Overflow | None]]:
-    """Which rows end in which rounding."""
-    found: dict[tuple[FloatFormat, Overflow | None], list[int]] = {}
-    for row, index in enumerate(chosen.tolist()):
-        rounding = hypotheses.roundings[index]
-        overflow = evidence.expected.overflow if rounding.fmt is None else None
-        if rounding.own_overflow:
-            overflow = rounding.overflow
-        found.setdefault((rounding.fmt or evidence.fmt, overflow), []).append(row)
-    for (fmt, overflow), rows in found.items():
-        yield rows, fmt, overflow
+def _held_of(
+    evidence: Evidence,
+    hypotheses: Hypotheses,
+    rows: Tensor,
+    claims: Claims,
+    at: Tensor,
+    *,
+    bitwise: bool,
+) -> Tensor:
+    """Which claims hold, rounded as the contract says or as they say themselves; bool."""
+    steps = hypotheses.steps
+    lasts = [steps.last_of[rounding] for rounding in rows[:, 3].tolist()]
+    held = torch.empty(0, dtype=torch.bool)
+    for last in sorted({0, *lasts}):
+        fmt, overflow = steps.lasts[last]
+        values = evidence.values[at] if last == 0 else decode(evidence.codes[at], fmt)
+        if last == 0:
+            # The others' rows too, which costs less than to leave them out.
+            held = _holds(values, claims.ends, fmt, overflow, bitwise=bitwise)
+            continue
+        index = [row for row, this in enumerate(lasts) if this == last]
+        held[index] = _holds(values, claims.ends[:, index], fmt, overflow, bitwise=bitwise)
+    return held
 
 
 def _holds(
