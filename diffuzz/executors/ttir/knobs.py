@@ -23,7 +23,7 @@ class Knobs:
     max_iterations: int = 1 << 20
     races: bool = True
     views: bool = True
-    chunk_bytes: int = 1 << 23
-    max_programs: int = 1 << 14
+    chunk_bytes: int = 1 << 24
+    max_programs: int = 1 << 15
     threads: int = 1
     autotune_config: int = 0

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from diffuzz.executors.ttir.spans import Spans
+from diffuzz.executors.ttir.spans import SHORTEST, Spans
 
 MANY = -1
 _LONGEST_LOG = 1 << 24
@@ -75,10 +75,13 @@ class Owners:
 
     # -- rows
 
+    def _keeps_rows(self, length: int) -> bool:
+        return length >= SHORTEST and self.written is None and self.writers is None
+
     def is_clear_write(self, starts: Tensor, length: int, pids: Tensor) -> bool:
         """Note a write of rows that meets no other program's access and no row of its own.
         False if that cannot be told from spans alone; then nothing was noted."""
-        if self.written is not None or self.writers is not None or not len(starts):
+        if not self._keeps_rows(length) or not len(starts):
             return False
         starts, order = starts.sort()
         pids = pids[order]
@@ -89,7 +92,7 @@ class Owners:
 
     def is_clear_read(self, starts: Tensor, length: int, pids: Tensor) -> bool:
         """The same for a read. Reads meet reads freely."""
-        if self.written is not None or self.writers is not None or not len(starts):
+        if not self._keeps_rows(length) or not len(starts):
             return False
         starts, order = starts.sort()
         pids = pids[order]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_SHORTEST = 8
+SHORTEST = 8
+"""Rows shorter than this are not worth sorting."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,7 @@ class Spans:
 
     def add(self, starts: Tensor, length: int, pids: Tensor) -> bool:
         """Add rows, in ascending order, known not to meet any in here. False, and nothing added,
-        if they overlap among themselves or are too short to be worth it."""
-        if length < _SHORTEST:
-            return False
+        if they overlap among themselves."""
         if len(starts) > 1 and int((starts[1:] - starts[:-1]).min()) < length:
             return False
         run = _Run(starts, starts + length, pids, int(starts[0]), int(starts[-1]) + length)
