@@ -110,9 +110,7 @@ def seen(judged: Judged) -> Cell:
     return Cell(WRONG, mistakes, judged.defects[0].message, size)
 
 
-def _size(value: float | None) -> float:
-    if value is None:
-        return 0.0
+def _size(value: float) -> float:
     return 2.0**100 if value != value else max(value, _FLOOR)
 
 
@@ -121,6 +119,8 @@ def _differ(one: Cell, other: Cell) -> bool:
         return True
     if one.word != WRONG:
         return False
+    if one.max_ulp is None or other.max_ulp is None:
+        return one.max_ulp != other.max_ulp
     sizes = sorted((_size(one.max_ulp), _size(other.max_ulp)))
     return sizes[1] >= sizes[0] * _STEP
 

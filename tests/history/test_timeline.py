@@ -80,6 +80,18 @@ def test_the_picture_is_well_formed_and_foreign_text_is_inert(
     assert any(SUBJECT in title for title in titles)
 
 
+def test_a_failure_that_stays_while_the_code_changes_is_no_change(
+    diffuzz: Command, past: Past, finding: WriteFinding
+) -> None:
+    past.version("asserts")
+    changed = toy.kernel("asserts") + "    out.add_(0)\n"
+    past.commit("still asserts", {"vllm/toy/scale.py": changed})
+    fix = past.version("right")
+    data, _ = run(diffuzz, past, "--case", finding())
+    assert len(data["variants"]) == 3
+    assert [t["commit"] for t in data["transitions"]] == [fix]
+
+
 def test_drawn_cases_serve_where_there_is_no_corpus(diffuzz: Command, past: Past) -> None:
     past.version("right")
     past.version("forgets the scale")
