@@ -62,7 +62,7 @@ def _unit(one: Data, other: Data) -> Data:
         "judged": _each(
             one["judged"],
             other["judged"],
-            lambda a, b: _each(a, b, _greater("cases", "night")),
+            lambda a, b: _each(a, b, _greater("night", "cases")),
         ),
         "seen": _each(one["seen"], other["seen"], _greater("night", "date")),
         "covered": sorted({*one["covered"], *other["covered"]}),

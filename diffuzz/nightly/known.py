@@ -52,29 +52,36 @@ def look_again(tonight: Tonight) -> None:
 
 def _is_told(finding: Data, unit: Unit) -> bool:
     told = last_told(finding)
-    return told is not None and told["slice"] == unit.hash and status(finding).unseen is None
+    if told is None or status(finding).unseen is not None:
+        return False
+    return (told["slice"], told["judge"]) == (unit.hash, unit.judge)
 
 
 def _look_again(tonight: Tonight, unit: Unit, key: str, finding: Data) -> None:
     before = status(finding)
     sight = _sight(tonight, unit, finding, before)
+    told = last_told(finding)
+    why = sight.why
+    gone = sight.word == "right" and before.word != FIXED
+    if gone and told is not None and told["slice"] == unit.hash:
+        why = "the code is the same, diffuzz itself judges it otherwise now"
     after = tonight.add_look(
         key,
         unit,
         sight.word,
-        why=sight.why,
+        why=why,
         bad=sight.bad,
         runs=sight.runs,
-        asks=_asks(tonight, finding, before, sight),
+        asks=_asks(tonight, unit, finding, before, sight),
     )
     failed = device_failed({sight.why: 2}) if sight.word == "unknown" else None
     if failed is not None:
         quarantine(tonight, failed)
-    told = f": {sight.bad} of {sight.runs} runs fail" if sight.runs else ""
-    why = f" ({sight.why})" if sight.why else ""
+    said = f": {sight.bad} of {sight.runs} runs fail" if sight.runs else ""
+    said += f" ({why})" if why else ""
     change = "" if after.text == before.text else f" (was {before.text})"
     tonight.account(
-        WHAT, unit.key, f"{key}: {after.text}{change}{told}{why}", done=sight.word != "unknown"
+        WHAT, unit.key, f"{key}: {after.text}{change}{said}", done=sight.word != "unknown"
     )
 
 
@@ -93,15 +100,18 @@ def _sight(tonight: Tonight, unit: Unit, finding: Data, before: Status) -> Sight
     return look(tonight.judge(unit), unit.piece, question, rate)
 
 
-def _asks(tonight: Tonight, finding: Data, before: Status, sight: Sight) -> str | None:
+def _asks(tonight: Tonight, unit: Unit, finding: Data, before: Status, sight: Sight) -> str | None:
     """What a bisect is to find: nothing, unless the finding went or came back."""
     told = last_told(finding)
     if told is None or sight.word == "unknown":
         return None
     head, last = tonight.head.sha, told["commit"]
     if sight.word == "right":
-        gone = before.word != FIXED and last != head
-        return asking.key("fixed", head, last) if gone else before.look["asks"]
+        gone = before.word != FIXED and last != head and told["slice"] != unit.hash
+        if gone:
+            return asking.key("fixed", head, last)
+        kept: str | None = before.look["asks"] if before.word == FIXED else None
+        return kept
     if before.word == FIXED and last != head:
         return asking.key("regression", last, head)
     asks: str | None = before.look["asks"]

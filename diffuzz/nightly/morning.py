@@ -147,7 +147,9 @@ def answer_text(now: Status) -> str:
         carriers = f" in {', '.join(inside['carriers'])}" if inside["carriers"] else ""
         return clean(f"{what} {commit['commit'][:10]} {commit['subject']}{carriers}")
     if now.answer is None:
-        return f"{what}: not looked for yet" if now.look["asks"] else f"{what}: not known"
+        if now.look["asks"]:
+            return f"{what}: not looked for yet"
+        return clean(f"{what}: {now.look['why'] or 'not known'}")
     return clean(f"{what}: not known: {reason(now.answer)}")
 
 

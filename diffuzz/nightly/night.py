@@ -101,7 +101,7 @@ class _Night:
                 continue
             stopped = self.tonight.stopped()
             state = self.tonight.state.unit(unit.key)
-            judged = is_judged(state, unit.piece.slice.hash, self.tonight.shard)
+            judged = is_judged(state, unit.piece.slice.hash, self.tonight.shard, unit.judge)
             if not judged and stopped is not None:
                 self._say(CHANGED, unit, f"not run: {stopped}", False)
                 continue
@@ -317,6 +317,7 @@ class _Night:
             "cases": cases,
             "done": done,
             "untestable": untestable,
+            "judge": unit.judge,
         }
 
     def _say(self, what: str, unit: Unit, text: str, done: bool) -> None:

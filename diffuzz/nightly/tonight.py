@@ -149,10 +149,11 @@ class Tonight:
             "bad": 0,
             "runs": 0,
             "asks": None,
+            "judge": unit.judge,
             **more,
         }
         last = finding["looks"][-1] if finding["looks"] else None
-        same = ("slice", "word", "why", "asks")
+        same = ("slice", "word", "why", "asks", "judge")
         if last is None or any(last[name] != look[name] for name in same):
             finding["looks"].append(look)
         return status(finding)

@@ -15,6 +15,7 @@ from diffuzz.slicing import Missing
 from diffuzz.sources.commit import Commit
 from diffuzz.sources.repository import Repository
 from diffuzz.target import Target
+from diffuzz.verdicts import digest, target_digest, tool_digest
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,12 @@ class Unit:
     @property
     def key(self) -> str:
         return f"{self.target.name}/{self.arch.name}/{self.executor}"
+
+    @property
+    def judge(self) -> str:
+        """What judges it: diffuzz's own code, the target's, torch and Triton, as a digest. With
+        another one, what was judged before is judged again."""
+        return digest([tool_digest(), target_digest(self.target)])[:16]
 
     @property
     def hash(self) -> str | None:
@@ -89,9 +96,16 @@ def units(
             yield Unit(target, arch, executor, slicer.piece(target, arch))
 
 
-def is_judged(unit: Data, slice_hash: str, shard: Shard | None = None) -> bool:
-    """Whether a slice was run through: by ``shard``, or by all shards of some division."""
-    done = {key for key, how in unit["judged"].get(slice_hash, {}).items() if how["done"]}
+def is_judged(
+    unit: Data, slice_hash: str, shard: Shard | None = None, judge: str | None = None
+) -> bool:
+    """Whether a slice was run through: by ``shard``, or by all shards of some division; by
+    ``judge``, if one is given."""
+    done = {
+        key
+        for key, how in unit["judged"].get(slice_hash, {}).items()
+        if how["done"] and judge in (None, how["judge"])
+    }
     if shard is not None and str(shard) in done:
         return True
     counts = {int(key.partition("/")[2]) for key in done}

@@ -28,6 +28,7 @@ def look(word: str, night: str, **more: Any) -> dict[str, Any]:
         "bad": 1,
         "runs": 3,
         "asks": None,
+        "judge": "j",
         **more,
     }
 

@@ -98,7 +98,7 @@ def test_bad_usage_is_one_line(
 
 
 def judged(*shards: str, done: bool = True) -> dict[str, Any]:
-    how = {"done": done, "cases": 9, "untestable": None}
+    how = {"done": done, "cases": 9, "untestable": None, "judge": "j"}
     return {"judged": {"aa": dict.fromkeys(shards, how)}, "seen": {}, "covered": []}
 
 
@@ -109,6 +109,8 @@ def test_code_is_judged_once_all_shards_of_a_division_ran_it() -> None:
     assert is_judged(judged("1/2"), "aa", Shard(1, 2))
     assert not is_judged(judged("1/2"), "aa", Shard(2, 2))
     assert not is_judged(judged("1/1", done=False), "aa")
+    assert is_judged(judged("1/1"), "aa", judge="j")
+    assert not is_judged(judged("1/1"), "aa", judge="a newer diffuzz")
     assert not is_good(judged(), "aa", [], "2026-08-02")
 
 
