@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import astuple
 
 import pytest
 import torch
@@ -8,9 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diffuzz.numerics.formats import BF16, E4M3FN, E5M2, FORMATS, FP16, FloatFormat, round_to, ulp
+from diffuzz.numerics.poison import same_bits
 from diffuzz.numerics.rounding import (
+    Grid,
     apply_overflow,
     flush_subnormals,
+    grid,
     round_extended,
     spacing,
     truncate_extended,
@@ -89,3 +93,15 @@ def test_flush_keeps_the_sign_and_the_smallest_normal() -> None:
     got = flush_subnormals(tensor(normal, -normal / 2, normal / 2), FP16)
     assert got.tolist() == [normal, -0.0, 0.0]
     assert math.copysign(1, got[1]) == -1
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(), min_size=1, max_size=8))
+def test_a_format_for_each_row_is_as_each_by_itself(values: list[float]) -> None:
+    rows = tensor(*values).repeat(len(FORMATS), 1)
+    columns = torch.tensor([astuple(grid(fmt)) for fmt in FORMATS.values()], dtype=torch.float64)
+    grids = Grid(*columns.unsqueeze(2).unbind(1))
+    for function in (round_extended, truncate_extended, flush_subnormals):
+        together = function(rows, grids)
+        for row, fmt in zip(together, FORMATS.values(), strict=True):
+            assert same_bits(row.nan_to_num(1.5), function(rows[0], fmt).nan_to_num(1.5))
