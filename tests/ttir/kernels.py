@@ -238,3 +238,14 @@ def no_such_instruction(X, Y, N: tl.constexpr):
         "no.such.op $0, $1;", "=r,r", [tl.load(X + cols)], dtype=tl.int32, is_pure=True, pack=1
     )
     tl.store(Y + cols, y)
+
+
+@triton.jit
+def last_one_sums(
+    X, Partial, Counter, Out, N: tl.constexpr, BLOCK: tl.constexpr, SEM: tl.constexpr
+):
+    p = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    tl.store(Partial + p, tl.sum(tl.load(X + p * BLOCK + cols)))
+    if tl.atomic_add(Counter, 1, sem=SEM) == N - 1:
+        tl.store(Out, tl.sum(tl.load(Partial + tl.arange(0, N))))  # reads all partials

@@ -112,6 +112,18 @@ def test_a_program_may_read_and_write_its_own_row_again(start: Start) -> None:
         assert x.tolist() == [[4.0] * n] * 8
 
 
+def test_programs_that_synchronise_by_atomics_are_not_blamed(start: Start) -> None:
+    launcher = start()
+    x = torch.arange(128.0)
+    for sem, races in (("acq_rel", 0), ("relaxed", 1)):
+        out = torch.zeros(1)
+        counter = torch.zeros(1, dtype=torch.int32)
+        kernels.last_one_sums[(8,)](x, torch.zeros(8), counter, out, 8, 16, sem)
+        assert out.item() == x.sum().item()
+        assert len(launcher.reports) == races
+    check(only(launcher), "race", "reads all partials", "Partial")
+
+
 def test_two_lanes_of_one_program(start: Start) -> None:
     launcher = start()
     index = torch.arange(32, dtype=torch.int32)

@@ -44,9 +44,12 @@ class Run:
 
     def notice(self, op: Op) -> Notice:
         """Where the sanitizer tells what it saw at ``op``. Each kind is reported once per
-        operation and argument."""
+        operation and argument. Races between programs that synchronise are not: whether their
+        atomics order the accesses is not known here."""
 
         def heard(fault: Fault) -> None:
+            if self.plan.synchronises and fault.other not in (None, fault.program):
+                return
             key = (id(op), fault.kind, fault.argument)
             if key in self._reported:
                 return

@@ -56,7 +56,7 @@ class Memory:
     def add(self, argument: str, tensor: Tensor, written: bool) -> int:
         """Give an argument its window; returns the address of its first element."""
         untyped = tensor.untyped_storage()
-        key = id(untyped) if tensor.device.type == "meta" else untyped.data_ptr()
+        key = untyped._cdata if tensor.device.type == "meta" else untyped.data_ptr()
         storage = self._storages.get(key) if key else None
         if storage is None:
             storage = Storage(tensor, self.poison.get(key))

@@ -10,7 +10,8 @@ from diffuzz.executors.ttir.errors import Unsupported
 from diffuzz.executors.ttir.ir import Block, Module, Op
 from diffuzz.executors.ttir.values import held, type_bytes
 
-_WRITES = ("tt.store", "tt.atomic_rmw", "tt.atomic_cas")
+_ATOMICS = ("tt.atomic_rmw", "tt.atomic_cas")
+_WRITES = ("tt.store", *_ATOMICS)
 _STRUCTURE = frozenset(
     {
         "scf.yield",
@@ -30,11 +31,13 @@ _STRUCTURE = frozenset(
 @dataclass(frozen=True)
 class Plan:
     """A module ready to run. ``widest`` is the size in bytes of the largest value of one
-    program; ``written`` the entry arguments that stores or atomics may reach."""
+    program; ``written`` the entry arguments that stores or atomics may reach; ``synchronises``
+    says that atomics with acquire or release semantics may order plain accesses of programs."""
 
     module: Module
     widest: int
     written: frozenset[str]
+    synchronises: bool
 
 
 def plan(module: Module) -> Plan:
@@ -54,7 +57,8 @@ def plan(module: Module) -> Plan:
     for function in module.functions.values():
         for block in _all_blocks(function):
             _mark_deaths(block)
-    return Plan(module, widest, frozenset(_written(module)))
+    synchronises = any(op.name in _ATOMICS and "relaxed" not in op.words for op in module.walk())
+    return Plan(module, widest, frozenset(_written(module)), synchronises)
 
 
 def _all_blocks(op: Op) -> Iterator[Block]:
