@@ -8,7 +8,7 @@ from diffuzz.nightly import asking
 from diffuzz.nightly.join import Data
 from diffuzz.nightly.looking import Sight, look
 from diffuzz.nightly.machinery import device_failed
-from diffuzz.nightly.status import FIXED, FLAKY, Status, last_told, status
+from diffuzz.nightly.status import FIXED, FLAKY, OTHER_FAILURE, Status, last_told, status
 from diffuzz.nightly.tonight import Tonight, case_of
 from diffuzz.nightly.units import Unit
 from diffuzz.slicing import Missing
@@ -52,7 +52,10 @@ def look_again(tonight: Tonight) -> None:
 
 def _is_told(finding: Data, unit: Unit) -> bool:
     told = last_told(finding)
-    if told is None or status(finding).unseen is not None:
+    last = finding["looks"][-1]
+    if last["word"] == "unknown" and last["why"].startswith(OTHER_FAILURE):
+        told = last  # as long as the code is the same, it stays hidden
+    elif told is None or status(finding).unseen is not None:
         return False
     return (told["slice"], told["judge"]) == (unit.hash, unit.judge)
 

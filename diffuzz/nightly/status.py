@@ -15,6 +15,9 @@ from diffuzz.nightly.join import Data
 
 OPEN, FIXED, FLAKY = "open", "fixed", "flaky"
 UNSEEN = "not seen because of machinery"
+HIDDEN = "hidden by another failure"
+# How the reason begins where the kernel fails on the case, but otherwise.
+OTHER_FAILURE = "another failure"
 CONCLUSIVE = ("shown", "right", "flaky")
 
 
@@ -33,7 +36,9 @@ class Status:
 
     @property
     def text(self) -> str:
-        return UNSEEN if self.unseen is not None else self.word
+        if self.unseen is None:
+            return self.word
+        return HIDDEN if self.unseen.startswith(OTHER_FAILURE) else UNSEEN
 
     @property
     def culprit(self) -> Data | None:

@@ -124,6 +124,11 @@ def test_progress(words: str, text: str, since: int, returned: bool) -> None:
     assert (now.text, now.since, now.returned) == (text, f"2026-08-{since:02}", returned)
 
 
+def test_hidden_is_neither_gone_nor_the_machine_s_fault() -> None:
+    hides = look("unknown", "2026-08-02", why="another failure: crash:run:x")
+    assert status(finding(look("shown", "2026-08-01"), hides)).text == "hidden by another failure"
+
+
 def test_of_one_night_a_shard_that_saw_it_outweighs_one_that_did_not() -> None:
     night = "2026-08-02"
     found = finding(
