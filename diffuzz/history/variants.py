@@ -38,7 +38,10 @@ class Known:
     @property
     def native(self) -> bool:
         """Whether it is native code that could not be followed: any of its files may matter."""
-        return self.reason is not None and not self.reason.startswith(_SLICER_SAYS)
+        said = self.reason
+        if said is None:
+            return False
+        return said.startswith("missing op ") or not said.startswith(_SLICER_SAYS)
 
     @property
     def paths(self) -> set[str]:

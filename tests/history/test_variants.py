@@ -69,6 +69,17 @@ def test_a_file_that_is_missing_and_then_comes_is_looked_for(past: Past) -> None
     assert not found.variants[1].absent
 
 
+def test_any_native_file_may_bring_an_op_that_is_missing(past: Past) -> None:
+    text = body("    torch.ops._C.toy_op(values)\n")
+    first = past.commit("an op", {**toy.tree("right"), "vllm/toy/scale.py": text})
+    past.noise(2)
+    other = past.commit("native", {"csrc/a.cu": "int x;\n"})
+    found = past.variants(first)
+    assert [v.reason for v in found.variants] == ["missing op toy_op"]
+    assert found.versions == 3  # both ends and the one that touches native code
+    assert found.variants[0].until == other
+
+
 def test_a_revert_has_the_hash_of_what_it_goes_back_to(past: Past) -> None:
     first = past.version("right")
     past.version("narrow")
