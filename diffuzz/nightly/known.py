@@ -7,7 +7,7 @@ from diffuzz.errors import CaseError
 from diffuzz.nightly import asking
 from diffuzz.nightly.join import Data
 from diffuzz.nightly.looking import Sight, look
-from diffuzz.nightly.machinery import device_failed
+from diffuzz.nightly.machinery import LOST_DEVICE, device_failed
 from diffuzz.nightly.status import FIXED, FLAKY, OTHER_FAILURE, Status, last_told, status
 from diffuzz.nightly.tonight import Tonight, case_of
 from diffuzz.nightly.units import Unit
@@ -77,7 +77,7 @@ def _look_again(tonight: Tonight, unit: Unit, key: str, finding: Data) -> None:
         runs=sight.runs,
         asks=_asks(tonight, unit, finding, before, sight),
     )
-    failed = device_failed({sight.why: 2}) if sight.word == "unknown" else None
+    failed = device_failed({sight.why: LOST_DEVICE}) if sight.word == "unknown" else None
     if failed is not None:
         quarantine(tonight, failed)
     said = f": {sight.bad} of {sight.runs} runs fail" if sight.runs else ""

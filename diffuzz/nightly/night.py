@@ -20,7 +20,7 @@ from diffuzz.nightly import holes, known
 from diffuzz.nightly.fresh import Fresh
 from diffuzz.nightly.fuzzing import Fuzzer, Ran, lost_text, summary, target_data
 from diffuzz.nightly.join import Data
-from diffuzz.nightly.machinery import LOST_SHARE, device_failed, is_machinery, lost
+from diffuzz.nightly.machinery import LOST_DEVICE, LOST_SHARE, device_failed, is_machinery, lost
 from diffuzz.nightly.tonight import Settings, Tonight, case_of, open_night
 from diffuzz.nightly.units import Unit, baseline, is_judged
 from diffuzz.planning import Piece
@@ -135,6 +135,9 @@ class _Night:
             facts_before = facts if base is None else tonight.slicers.at(base[0]).facts(unit.target)
         except CannotTell as error:
             self._say(CHANGED, unit, f"cannot be tested: {error.reason}", False)
+            failed = device_failed({error.reason: LOST_DEVICE})
+            if failed is not None:
+                known.quarantine(tonight, failed)
             if not is_machinery(error.reason):
                 self._judged(unit, 0, done=True, untestable=error.reason)
             return None

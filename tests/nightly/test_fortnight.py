@@ -156,6 +156,27 @@ def _a_night_killed_and_a_revert(nights: Nights) -> set[str]:
     return {wrong, undo, loses}
 
 
+def test_two_shards_at_once_on_one_folder(nights: Nights) -> None:
+    nights.branch.commit("First version (#1)", "right")
+    nights.night(1)
+    wrong = nights.branch.commit("Make it faster (#2)", "narrow")
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "diffuzz", *nights.words(2, "state", "--shard", f"{shard}/2")],
+            cwd=nights.folder,
+            stdout=subprocess.DEVNULL,
+        )
+        for shard in (1, 2)
+    ]
+    assert all(process.wait() in (0, 1) for process in running)
+    morning = nights.merge(2, "state")
+    assert set(morning.data["shards"]) == {"toy_night 1/2", "toy_night 2/2"}
+    (key,) = morning.new
+    assert morning.named(key) == wrong
+    assert nights.named == {wrong[:10]}
+    assert len(nights.issues) == 1
+
+
 def _kill_halfway(nights: Nights, night: int) -> None:
     """A real process, killed with all it started while a case runs."""
     nights.switch("PAUSE", True)

@@ -79,6 +79,34 @@ def test_devices_that_do_not_work_are_named_and_the_night_recovers_nothing(
     assert "NOT DONE: not run: no device passed its probe" in done.stdout
 
 
+def test_a_device_that_fails_in_the_night_is_quarantined_and_nothing_recovers(
+    diffuzz: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy.repository(tmp_path / "repo", ["narrow"])
+    shutil.copytree(_HERE / "targets", tmp_path / "targets")
+    words = ("nightly", "--repo", "repo", "--state", "state", "--target", "toy_night")
+    words = (*words, "--targets", "targets", "--explore", "0", "--examples", "8")
+    first = diffuzz(*words, "--executor", "cpu", "--night", "2026-08-01")
+    assert first.returncode == 1, first.stderr
+    state = tmp_path / "state" / "state.json"
+    # The same findings as if a GPU had found them; and that GPU is gone tonight.
+    state.write_text(state.read_text().replace("gfx950/cpu", "gfx950/gpu"))
+    toy.write_tree(tmp_path / "repo", toy.tree("right"))
+    toy.git(tmp_path / "repo", "commit", "-qam", "Mended")
+    monkeypatch.setattr(machinery, "_probe", lambda number: Device(number, "some GPU"))
+    monkeypatch.setattr("diffuzz.devices.choose_executor", lambda wanted: "gpu")
+    monkeypatch.setattr("diffuzz.nightly.tonight.device_name", lambda executor: "some GPU")
+    for name in machinery.VARIABLES:
+        monkeypatch.setenv(name, "0")
+    second = diffuzz(*words, "--devices", "3", "--night", "2026-08-02", "--json", "night.json")
+    assert second.returncode == 3, second.stdout + second.stderr
+    assert "quarantined for the night: device 3 (some GPU)" in second.stdout
+    data = json.loads((tmp_path / "night.json").read_text())
+    (finding,) = data["findings"].values()
+    assert finding["status"] == "not seen because of machinery"
+    assert data["fixed"] == []
+
+
 def test_holes_are_filled_by_what_is_new() -> None:
     pool = [case(rows) for rows in (1, 1, 2, 5, 6)]
     axes = TARGET.axes
