@@ -75,7 +75,8 @@ def command(**given: Any) -> int:
     holes in the case space and random cases. New findings are confirmed in fresh processes,
     shrunk, bisected and drafted as issues in DIR/issues. The account says what was not run.
 
-    Exit code: 0 nothing new, 1 new findings, 2 bad usage or input, 3 nothing could be tested.
+    Exit code: 0 nothing new, 1 new findings, 2 bad usage or input, 3 nothing could
+    be tested (or diffuzz itself failed).
     """
     from diffuzz.report.documents import check_writable
 
@@ -150,7 +151,7 @@ def _night(given: dict[str, Any], shard: Shard) -> int:
     write(state, name, file=shard.count == 1)
     code = _emit(given, state, name)
     tested = any(item["done"] for item in entry["account"])
-    return code or (0 if tested else EXIT_NOTHING)
+    return code or (0 if tested and not entry["failed"] else EXIT_NOTHING)
 
 
 def _device(given: dict[str, Any], shard: Shard) -> tuple[Device | None, list[Device]]:
