@@ -165,7 +165,7 @@ def claim(Slots, Won):
 
 
 @triton.jit
-def helper(x, y):
+def both(x, y):
     return x * y, x + y
 
 
@@ -178,7 +178,7 @@ def apart(x, y):
 def calls(X, Y, BLOCK: tl.constexpr):
     cols = tl.arange(0, BLOCK)
     x = tl.load(X + cols)
-    product, total = helper(x, 2)
+    product, total = both(x, 2)
     tl.store(Y + cols, product - total + apart(tl.program_id(0), 3))
 
 

@@ -209,11 +209,11 @@ def _descriptors_to_pointers(module: Any) -> Any:
     no descriptors; the meaning is the same."""
     from triton._C.libtriton import passes
 
-    manager = ir.pass_manager(module.context)
-    passes.ttir.add_rewrite_tensor_descriptor_to_pointer(manager)
-    passes.common.add_canonicalizer(manager)
-    passes.common.add_cse(manager)
-    manager.run(module, "diffuzz_descriptors")
+    pipeline = ir.pass_manager(module.context)
+    passes.ttir.add_rewrite_tensor_descriptor_to_pointer(pipeline)
+    passes.common.add_canonicalizer(pipeline)
+    passes.common.add_cse(pipeline)
+    pipeline.run(module, "diffuzz_descriptors")
     return module
 
 
