@@ -13,8 +13,8 @@ from diffuzz import corpus
 from diffuzz.campaign import Job, Runner, run_cases
 from diffuzz.case import Case
 from diffuzz.finding import Finding, Verdict
-from diffuzz.folding import Fold, JobResult, mistake
-from diffuzz.minimise import minimise_finding
+from diffuzz.folding import Fold, JobResult
+from diffuzz.minimise import folded, minimise_finding
 from diffuzz.nightly.join import Data
 from diffuzz.nightly.machinery import is_machinery
 from diffuzz.report import data, pictures
@@ -83,8 +83,7 @@ def accepted(entries: Sequence[corpus.Entry], finding: Finding, today: date) -> 
 
 def signature(finding: Finding) -> str:
     """What makes two findings of one unit the same, whatever their direction."""
-    found = finding.defect.signature
-    return mistake(found) if found.count(":") > 1 else found
+    return folded(finding.defect.signature)
 
 
 def summary(ran: Ran, wanted: int) -> str:

@@ -6,6 +6,7 @@ commit, a night killed halfway, one with a dead worker, and one of two shards.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -175,6 +176,27 @@ def test_two_shards_at_once_on_one_folder(nights: Nights) -> None:
     assert morning.named(key) == wrong
     assert nights.named == {wrong[:10]}
     assert len(nights.issues) == 1
+
+
+def test_what_is_left_of_a_quiet_night_goes_to_cases_nobody_had(nights: Nights) -> None:
+    nights.branch.commit("First version (#1)", "right")
+    out_of_time = nights.night(1, "--budget", "0s")
+    assert out_of_time.code == 3
+    assert "NOT DONE: not run: the budget is used up" in out_of_time.said
+    nights.night(2)
+    state = nights.folder / "state" / "state.json"
+    unit = "toy_night/gfx950/cpu"
+    before = json.loads(state.read_text())["units"][unit]["covered"]
+    third = nights.night(3, "--explore", "6")
+    ran = [
+        (item["what"], item["text"]) for item in third.data["shards"]["toy_night 1/1"]["account"]
+    ]
+    (holes,) = [text for what, text in ran if what == "holes in the case space"]
+    rest = [text for what, text in ran if what == "random cases"]
+    total = sum(int(text.split()[0]) for text in [holes, *rest])
+    assert total == 6
+    after = json.loads(state.read_text())["units"][unit]["covered"]
+    assert set(before) < set(after)
 
 
 def _kill_halfway(nights: Nights, night: int) -> None:
