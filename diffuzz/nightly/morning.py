@@ -223,8 +223,13 @@ def _item(state: Data, key: str) -> str:
 
 def _standing(finding: Data) -> str:
     now = status(finding)
-    latent = ", latent" if finding["record"]["direction"] == "both" else ""
-    return f"{now.text}{latent} since {now.since}"
+    return f"{now.text}{_latent(finding, now)} since {now.since}"
+
+
+def _latent(finding: Data, now: Status) -> str:
+    """Said of what was wrong at the baseline already, while it is."""
+    is_latent = finding["record"]["direction"] == "both" and now.word != FIXED
+    return ", latent" if is_latent else ""
 
 
 def _row(key: str, finding: Data, lead: str) -> list[str]:
@@ -234,8 +239,7 @@ def _row(key: str, finding: Data, lead: str) -> list[str]:
         text += f" ({now.look['bad']} of {now.look['runs']} runs fail)"
     if finding["record"]["accepted"]:
         text += f" ({finding['record']['accepted']['text']})"
-    if finding["record"]["direction"] == "both":
-        text += ", latent"
+    text += _latent(finding, now)
     if lead != key:
         text += f", comes with {lead}"
     return [code(key), prose(text), prose(now.since), code(answer_text(now))]
