@@ -37,7 +37,7 @@ JUDGE = """\
 #!/bin/sh
 # Counts a run, judges the worktree, and says new for a fixed one where the bad end is the older.
 echo run >> {counter}
-{python} -m diffuzz replay {finding} --revision . >> {log} 2>&1
+{python} -m diffuzz replay {finding} --revision . --executor cpu >> {log} 2>&1
 code=$?
 if [ {swap} = 1 ]; then
   case $code in 0) exit 1;; 1) exit 0;; esac
@@ -67,7 +67,16 @@ def run(words: list[str], cwd: Path, env: dict[str, str]) -> tuple[float, str]:
 
 
 def diffuzz_side(name: str, given: argparse.Namespace, folder: Path, env: dict[str, str]) -> Side:
-    words = [sys.executable, "-m", "diffuzz", "bisect", given.finding, "--no-blame"]
+    words = [
+        sys.executable,
+        "-m",
+        "diffuzz",
+        "bisect",
+        given.finding,
+        "--no-blame",
+        "--executor",
+        "cpu",
+    ]
     words += ["--good", given.good, "--bad", given.bad, "--repo", given.repo]
     seconds, _ = run([*words, "--json", str(folder / "out.json")], folder, env)
     found = json.loads((folder / "out.json").read_text())

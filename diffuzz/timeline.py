@@ -8,11 +8,10 @@ from typing import Any
 
 from diffuzz.case import Case
 from diffuzz.finding import Judged, Measure
-from diffuzz.folding import mistake
 from diffuzz.history import History, Variant
 from diffuzz.report.data import measure
 from diffuzz.slicing import Missing
-from diffuzz.verdicts import Judge
+from diffuzz.verdicts import Judge, mistake
 
 SCHEMA = 1
 RIGHT, WRONG, UNKNOWN = "right", "wrong", "unknown"

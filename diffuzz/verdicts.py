@@ -20,20 +20,20 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
-
-import torch
+from typing import TYPE_CHECKING, Any, cast
 
 from diffuzz.arch import Arch
 from diffuzz.cache import atomic_write, cache_dir
-from diffuzz.campaign import Job, Runner, Side
 from diffuzz.case import Case
 from diffuzz.errors import CannotTell
-from diffuzz.executors import native_ops
 from diffuzz.finding import Defect, Explanation, Judged, Kind, Measure
 from diffuzz.outcome import Location
-from diffuzz.planning import Piece
 from diffuzz.target import Target
+
+# Torch is imported when something is run: what is remembered is told without it, at once.
+if TYPE_CHECKING:
+    from diffuzz.campaign import Runner
+    from diffuzz.planning import Piece
 
 _LIVE = 4  # workers kept waiting, one a slice
 _PREPARED = 16  # cases whose inputs and truth are kept
@@ -95,8 +95,6 @@ class Judge:
         self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         self._live: OrderedDict[str, Runner] = OrderedDict()
         self._prepared = cast(Target, _Prepared(target))
-        # Tensors are small: threads of torch's own would only take turns with the workers.
-        torch.set_num_threads(1)
 
     def __enter__(self) -> Judge:
         return self
@@ -153,6 +151,13 @@ class Judge:
     def _runner(self, piece: Piece) -> Runner:
         key = piece.slice.hash
         if key not in self._live:
+            import torch
+
+            from diffuzz.campaign import Job, Runner, Side
+            from diffuzz.executors import native_ops
+
+            # Tensors are small: threads of torch's own would only take turns with the workers.
+            torch.set_num_threads(1)
             on: Any = self.executor
             native = native_ops.plan(piece.closure, self.arch, executor=on)
             side = Side(piece.slice, native)
@@ -210,11 +215,25 @@ def to_data(judged: Judged) -> dict[str, Any]:
         "right": sorted(judged.right),
         "unknown": judged.unknown,
         "defects": [{**asdict(d), "kind": d.kind.value} for d in judged.defects],
+        "mistakes": {d.signature: mistake(d.signature) for d in judged.defects},
         "measures": {name: asdict(m) for name, m in judged.measures.items()},
     }
 
 
+_mistakes: dict[str, str] = {}
+
+
+def mistake(signature: str) -> str:
+    """:func:`diffuzz.folding.mistake`, remembered with the verdicts."""
+    if signature not in _mistakes:
+        from diffuzz import folding
+
+        _mistakes[signature] = folding.mistake(signature)
+    return _mistakes[signature]
+
+
 def from_data(data: Mapping[str, Any]) -> Judged:
+    _mistakes.update(data["mistakes"])
     return Judged(
         right=frozenset(data["right"]),
         defects=tuple(_defect(d) for d in data["defects"]),

@@ -9,11 +9,10 @@ from diffuzz.bisection import Seen
 from diffuzz.case import Case
 from diffuzz.corpus import stored_signature
 from diffuzz.finding import Defect, Judged, Measure
-from diffuzz.folding import mistake
-from diffuzz.minimise import folded
-from diffuzz.oracles.sanity import RUN, ran
+from diffuzz.verdicts import mistake
 
 _LESS_PRECISE = ":less-precise"
+_RUN = "run"  # the aspect of a defect of the run as a whole
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,11 @@ class Question:
     signature: str
 
     @property
+    def mistake(self) -> str:
+        """The signature as findings have it; one that is folded already stays as it is."""
+        return mistake(self.signature) if self.signature.count(":") > 1 else self.signature
+
+    @property
     def precision(self) -> bool:
         return self.signature.startswith("precision:")
 
@@ -47,18 +51,18 @@ class Question:
         is how a run ends or what an executor reports, and the run came back without it."""
         if judged.unknown is not None:
             return Look(Seen.SKIP, judged.unknown)
-        wanted = stored_signature(folded(self.signature))
+        wanted = stored_signature(self.mistake)
         for defect in judged.defects:
             if stored_signature(mistake(defect.signature)) == wanted:
                 return Look(Seen.BAD, defect=defect)
-        if judged.defects and not (self._of_the_run and ran(judged)):
+        if judged.defects and not (self._of_the_run and _came_back(judged)):
             other = judged.defects[0]
             return Look(Seen.SKIP, f"another failure: {mistake(other.signature)}", other)
         return Look(Seen.GOOD)
 
     @property
     def _of_the_run(self) -> bool:
-        return self.signature.split(":")[1:2] == [RUN]
+        return self.signature.split(":")[1:2] == [_RUN]
 
     def size(self, judged: Judged) -> float | Seen:
         """The error's size for a search by size: the largest rms error in ulp of an output."""
@@ -66,6 +70,12 @@ class Question:
         if look.seen is Seen.SKIP:
             return Seen.SKIP
         return max((m.rms_ulp for m in judged.measures.values()), default=0.0)
+
+
+def _came_back(judged: Judged) -> bool:
+    from diffuzz.oracles.sanity import ran  # brings torch, which what is remembered needs not
+
+    return ran(judged)
 
 
 def worst(judged: Judged) -> Measure | None:

@@ -109,15 +109,15 @@ def _case(read: CaseFile, target: Target) -> Any:
 
 
 def _bisect(asked: Asked, target: Target, arch: Arch, question: Question) -> dict[str, Any]:
-    from diffuzz.bisect.blame import blame
     from diffuzz.bisect.data import bisected
     from diffuzz.bisect.row import open_row
     from diffuzz.devices import choose_executor
-    from diffuzz.executors.pool import prestart
     from diffuzz.history import Cutter
     from diffuzz.verdicts import Judge
 
     if not Cutter(target, arch).remembers:  # then hardly a verdict is, and workers are needed
+        from diffuzz.executors.pool import prestart
+
         prestart()
     started = time.monotonic()
     progress = streams.download_progress()
@@ -135,6 +135,8 @@ def _bisect(asked: Asked, target: Target, arch: Arch, question: Question) -> dic
         data = bisected(found)
         data["notes"] += notes
         if asked.blame:
+            from diffuzz.bisect.blame import blame
+
             data["blame"] = blame(found, judge)
         data["runs"] = {"run": judge.runs, "remembered": judge.recalled}
     data["seconds"] = {

@@ -118,12 +118,13 @@ def _timeline(
     asked: Asked, target: Target, arch: Arch, named: list[tuple[str, Case]]
 ) -> dict[str, Any]:
     from diffuzz.devices import choose_executor
-    from diffuzz.executors.pool import prestart
     from diffuzz.history import Cutter
     from diffuzz.timeline import SCHEMA, data, timeline
     from diffuzz.verdicts import Judge
 
     if not Cutter(target, arch).remembers:  # then hardly a verdict is, and workers are needed
+        from diffuzz.executors.pool import prestart
+
         prestart()
     started = time.monotonic()
     chosen = choose_executor(asked.executor)

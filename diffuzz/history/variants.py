@@ -6,17 +6,20 @@ import json
 import sys
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Union
 
 from diffuzz.arch import Arch
 from diffuzz.cache import atomic_write, cache_dir
-from diffuzz.planning import Piece, cut
 from diffuzz.slicing import Missing
 from diffuzz.sources import Source
 from diffuzz.sources.commit import Commit
 from diffuzz.target import Target
 from diffuzz.verdicts import digest, target_digest, tool_digest
 
-Cut = Piece | Missing
+if TYPE_CHECKING:
+    from diffuzz.planning import Piece
+
+Cut = Union["Piece", Missing]
 
 NATIVE = "csrc"
 _ABSENT = ("no file ", "no symbol ", "none of the entries exists")
@@ -146,6 +149,8 @@ class Cutter:
         return known
 
     def cut(self, source: Source) -> Cut:
+        from diffuzz.planning import cut  # brings torch, which a walk over known code needs not
+
         self.sliced += 1
         return cut(source, self.target, self.arch)
 

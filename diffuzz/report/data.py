@@ -11,14 +11,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diffuzz import __version__
 from diffuzz.case import Axis
-from diffuzz.executors.native_ops import NativeOps
 from diffuzz.finding import Finding, Measure, Verdict
-from diffuzz.folding import JobResult
 from diffuzz.sources import Identity
+
+if TYPE_CHECKING:  # torch comes with these, and a report is made without it
+    from diffuzz.executors.native_ops import NativeOps
+    from diffuzz.folding import JobResult
 
 SCHEMA = 1
 
