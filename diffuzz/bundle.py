@@ -18,7 +18,7 @@ from typing import Any
 
 from diffuzz import __version__, discovery
 from diffuzz.arch import ARCHS
-from diffuzz.cache import atomic_write, cache_dir
+from diffuzz.cache import atomic_write
 from diffuzz.errors import UsageError
 from diffuzz.planning import cut
 from diffuzz.slicing import Missing
@@ -187,20 +187,15 @@ def _archive(manifest: Mapping[str, Any], blobs: Mapping[str, bytes]) -> bytes:
     return packed.getvalue()
 
 
-def corpus_folder(path: Path) -> Path:
-    """The corpus of a bundle as a folder that :mod:`diffuzz.corpus` reads, unpacked into the cache
-    under a name made of its content."""
-    files = open_bundle(path).corpus()
-    digest = hashlib.sha256(json.dumps([(n, _digest(c)) for n, c in files.items()]).encode())
-    folder = cache_dir("bundles") / digest.hexdigest()[:32]
-    for name, content in files.items():
+def unpack_corpus(path: Path, folder: Path) -> None:
+    """Write the corpus of a bundle to ``folder``, as :mod:`diffuzz.corpus` reads it. Raises
+    :class:`UsageError` where a file of another content is in the way."""
+    for name, content in open_bundle(path).corpus().items():
         where = folder / name
-        if not where.is_file():
+        if where.is_file() and where.read_bytes() != content:
+            raise UsageError(f"{where}: exists and differs; unpack into an empty folder")
+        try:
             where.parent.mkdir(parents=True, exist_ok=True)
-            atomic_write(where, content)
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+        except OSError as error:
+            raise UsageError(f"{where.parent}: {error.strerror}") from None
+        atomic_write(where, content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from diffuzz import discovery
 from diffuzz.arch import get_arch
-from diffuzz.bundle import Recorder, corpus_folder, pack
+from diffuzz.bundle import Recorder, pack
 from diffuzz.errors import DiffuzzError, RevisionError, SourceUnavailable, UsageError
 from diffuzz.history.packed import packed_history
 from diffuzz.sources.bundle import open_bundle, open_bundled
@@ -136,11 +137,37 @@ def test_names_of_revisions(clone: tuple[Path, list[str]], tmp_path: Path) -> No
         open_bundled(f"bundle:{bundle}")
 
 
-def test_corpus_travels_and_unpacks(clone: tuple[Path, list[str]], tmp_path: Path) -> None:
+def test_corpus_travels_and_unpacks(
+    clone: tuple[Path, list[str]], tmp_path: Path, diffuzz: Command
+) -> None:
     bundle = packed(clone, tmp_path / "toy.bundle", (corpus_of(tmp_path / "corpus"),))
-    folder = corpus_folder(bundle)
-    assert [p.read_text() for p in (folder / "toy_scale").iterdir()] == [CASE]
-    assert corpus_folder(bundle) == folder
+    words = ("bundle", "--show", str(bundle), "--unpack-corpus", "there")
+    for _ in range(2):
+        done = diffuzz(*words)
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "corpus: 1 cases")
+    (unpacked,) = Path("there/toy_scale").iterdir()
+    assert unpacked.read_text() == CASE
+    unpacked.write_text("mine\n")
+    assert diffuzz(*words).returncode == 2
+
+
+@pytest.mark.parametrize("name", ["../../out.yaml", "/out.yaml", "toy_scale/../../x.yaml"])
+def test_a_corpus_cannot_be_written_elsewhere(
+    clone: tuple[Path, list[str]], tmp_path: Path, name: str
+) -> None:
+    bundle = packed(clone, tmp_path / "toy.bundle", (corpus_of(tmp_path / "corpus"),))
+    with zipfile.ZipFile(bundle) as old:
+        members = {item.filename: old.read(item) for item in old.infolist()}
+    manifest = json.loads(members["manifest.json"])
+    manifest["corpus"] = {name: next(iter(manifest["corpus"].values()))}
+    members["manifest.json"] = json.dumps(manifest).encode()
+    bad = tmp_path / "bad.bundle"
+    with zipfile.ZipFile(bad, "w") as new:
+        for member, content in members.items():
+            new.writestr(member, content)
+        new.comment = hashlib.sha256(members["manifest.json"]).hexdigest().encode()
+    with pytest.raises(SourceUnavailable, match=r"bad\.bundle: not a diffuzz bundle"):
+        open_bundle(bad)
 
 
 def test_history_of_a_bundle_is_its_revisions_in_packing_order(

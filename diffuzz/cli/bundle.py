@@ -28,6 +28,7 @@ from diffuzz.errors import UsageError
 )
 @click.option("--out", metavar="FILE", help="The bundle to write.")
 @click.option("--show", metavar="FILE", help="Say what a bundle holds instead.")
+@click.option("--unpack-corpus", metavar="DIR", help="With --show: write its corpus there.")
 @options.target_folders
 def command(
     revisions: tuple[str, ...],
@@ -36,6 +37,7 @@ def command(
     corpora: tuple[str, ...],
     out: str | None,
     show: str | None,
+    unpack_corpus: str | None,
     target_folders: tuple[str, ...],
 ) -> int:
     """Pack revisions and a corpus into one file for a machine with neither git nor network.
@@ -46,7 +48,7 @@ def command(
     if show is not None:
         if revisions or out:
             raise UsageError("--show takes no --revision and no --out")
-        _show(Path(show))
+        _show(Path(show), Path(unpack_corpus) if unpack_corpus else None)
         return 0
     if not revisions or not out:
         raise UsageError("bundle needs --revision REV and --out FILE (or --show FILE)")
@@ -69,7 +71,8 @@ def command(
     return 0
 
 
-def _show(path: Path) -> None:
+def _show(path: Path, unpack: Path | None) -> None:
+    from diffuzz.bundle import unpack_corpus
     from diffuzz.sources.bundle import open_bundle
 
     bundle = open_bundle(path)
@@ -78,3 +81,5 @@ def _show(path: Path) -> None:
         words = [item["revision"], item["commit"] or "", item["date"] or "", item["note"]]
         click.echo(f"revision: {' '.join(w for w in words if w)} ({len(item['files'])} files)")
     click.echo(f"corpus: {len(bundle.manifest['corpus'])} cases")
+    if unpack is not None:
+        unpack_corpus(path, unpack)

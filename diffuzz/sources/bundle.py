@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import re
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ MANIFEST = "manifest.json"
 BLOBS = "blobs/"
 # A bundle of a few revisions is a few megabytes; a file that unpacks to more is not one.
 MAX_UNPACKED = 1 << 30
+# TARGET/NAME.yaml and nothing else: a corpus is unpacked, and only into its folder.
+_CORPUS_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*\.yaml")
 
 
 @dataclass(frozen=True)
@@ -203,8 +206,11 @@ def _checked(path: str, raw: bytes, blobs: dict[str, bytes], comment: str) -> di
         schema = manifest["schema"]
         wanted = {k for item in manifest["revisions"] for k in item["files"].values()}
         wanted.update(manifest["corpus"].values())
+        strange = [name for name in manifest["corpus"] if not _CORPUS_NAME.fullmatch(name)]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise SourceUnavailable(f"{path}: not a diffuzz bundle (its manifest is not one)") from None
+    if strange:
+        raise SourceUnavailable(f"{path}: not a diffuzz bundle: its corpus names {strange[0]!r}")
     if schema != SCHEMA:
         raise SourceUnavailable(
             f"{path}: a bundle of format {schema}; this diffuzz reads format {SCHEMA}"
