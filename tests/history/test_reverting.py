@@ -89,10 +89,8 @@ def piece(definitions: dict[str, str]) -> Slice:
 
 
 def test_units_are_what_differs() -> None:
-    before = piece(
-        {"vllm.a.same": "1", "vllm.a.changed": "1", "vllm.a.moved": "1", "vllm.a.x": "1"}
-    )
-    after = piece({"vllm.a.same": "1", "vllm.a.changed": "2", "vllm.b.moved": "2", "vllm.a.y": "1"})
+    before = piece({"vllm.a.same": "1", "vllm.a.new": "1", "vllm.a.moved": "1", "vllm.a.x": "1"})
+    after = piece({"vllm.a.same": "1", "vllm.a.new": "2", "vllm.b.moved": "2", "vllm.a.y": "1"})
     native = ({"csrc/a.cu": "1", "csrc/b.cu": "1"}, {"csrc/a.cu": "2", "csrc/b.cu": "1"})
     assert set(changed_units(before, after, native)) == {
         Unit("vllm.a.new", "vllm.a.new"),
