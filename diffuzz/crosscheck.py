@@ -40,7 +40,9 @@ class Row:
 
     ``differing`` counts elements whose bits differ, NaNs left out that differ in their payload
     only (``nan_payload``). ``both_right`` counts the cases with a difference in which both are
-    within the target's error model, ``one_wrong`` the others. ``first`` shows one difference.
+    within the target's error model, ``one_wrong`` those in which one is; where neither is
+    (``both_wrong``), the kernel is at fault, and what it gives may be chance. ``first`` shows one
+    difference.
     ``max_ulp`` is the largest distance between two normal results, in representable values;
     ``at_ends`` counts differing elements where one is zero, subnormal, infinite or NaN.
     ``digest`` is of the second executor's bits in case order, all NaNs taken for one: what the
@@ -56,6 +58,7 @@ class Row:
     cases_differing: int = 0
     both_right: int = 0
     one_wrong: int = 0
+    both_wrong: int = 0
     max_ulp: int = 0
     at_ends: int = 0
     first: dict[str, Any] | None = None
@@ -187,9 +190,10 @@ def compare(
         expected = target.expected(case, arch, target.inputs(case, arch))
         judged = [oracles.judge(outcome, expected) for outcome in pair]
         for name, row in differing:
-            right = all(name in side.right for side in judged)
-            row.both_right += right
-            row.one_wrong += not right
+            right = [name in side.right for side in judged]
+            row.both_right += all(right)
+            row.one_wrong += right[0] != right[1]
+            row.both_wrong += not any(right)
 
 
 def _form(tensor: Tensor) -> str:

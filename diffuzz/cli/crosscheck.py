@@ -81,13 +81,13 @@ def table(result: dict[str, Any]) -> list[str]:
     lines = [f"{head}, {result['cases']} cases"]
     lines.append(
         f"  {'output':<16}{'dtype':<16}{'cases':>7}{'elements':>12}{'differing':>11}"
-        f"{'NaN payload':>13}{'both right':>12}{'one wrong':>11}"
+        f"{'NaN payload':>13}{'both right':>12}{'one wrong':>11}{'both wrong':>12}"
     )
     for row in result["rows"]:
         lines.append(
             f"  {row['output']:<16}{row['dtype']:<16}{row['cases']:>7}"
             f"{row['elements']:>12}{row['differing']:>11}{row['nan_payload']:>13}"
-            f"{row['both_right']:>12}{row['one_wrong']:>11}"
+            f"{row['both_right']:>12}{row['one_wrong']:>11}{row['both_wrong']:>12}"
         )
         if row["first"]:
             values, bits = row["first"]["values"], row["first"]["bits"]
