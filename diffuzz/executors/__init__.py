@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from diffuzz.arch import Arch
 from diffuzz.errors import UsageError
-from diffuzz.outcome import Outcome, Report
+from diffuzz.outcome import CompileFailed, Outcome, Report
 
 if TYPE_CHECKING:
     from diffuzz.executors.native_ops import NativeOps
@@ -22,11 +22,13 @@ class Executor(Protocol):
 
     ``device`` is the torch device inputs must be on. ``prepare`` is called once, before the slice
     is imported, with what provides the slice's native ops; it raises
-    :class:`~diffuzz.errors.CannotTell` where that fails. ``begin`` is called before
-    each case; ``reports`` after it, and returns what was observed since. ``translate`` turns an
-    exception of the executor's own (a compiler's refusal, an operation it does not know) into an
-    outcome, and returns None for any other. ``lost`` says that the process can run no further
-    case; ``on_compile`` is called when a compiler starts and ends that may take longer than a case.
+    :class:`~diffuzz.errors.CannotTell` where that fails. ``begin`` is called before each case;
+    ``reports`` after it, and returns what was observed since. ``compile_failures`` takes the
+    kernels of the case on to real binaries and returns what the compiler says. ``translate``
+    turns an exception of the executor's own (a compiler's refusal, an operation it does not know)
+    into an outcome, and returns None for any other. ``lost`` says that the process can run no
+    further case; ``on_compile`` is called when a compiler starts and ends that may take longer
+    than a case.
     """
 
     lost: bool
@@ -43,6 +45,8 @@ class Executor(Protocol):
     def begin(self) -> None: ...
 
     def reports(self) -> Sequence[Report]: ...
+
+    def compile_failures(self) -> Sequence[CompileFailed]: ...
 
     def translate(self, error: Exception) -> Outcome | None: ...
 

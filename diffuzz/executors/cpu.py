@@ -41,6 +41,9 @@ class CpuExecutor:
     def _native_reports(self) -> Sequence[Report]:
         return () if self._native is None else self._native.reports()
 
+    def compile_failures(self) -> Sequence[CompileFailed]:
+        return self._triton.compile_failures()
+
     def translate(self, error: Exception) -> Outcome | None:
         if isinstance(error, UnsupportedOp):
             return Unsupported(error.reason)

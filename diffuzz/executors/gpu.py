@@ -144,6 +144,10 @@ class GpuExecutor:
         torch.cuda.synchronize()
         return () if self._native is None else self._native.reports()
 
+    def compile_failures(self) -> Sequence[CompileFailed]:
+        """None: what ran here had been compiled, and a refusal is an outcome of its own."""
+        return ()
+
     def translate(self, error: Exception) -> Outcome | None:
         self._end_if_lost()
         refused = self._refused(error)
