@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,8 +129,7 @@ def _timeline(
         prestart()
     started = time.monotonic()
     chosen = choose_executor(asked.executor)
-    repository = _repository(asked.repo)
-    since, until, past = _history(asked, repository, target, arch)
+    since, until, made, past = _range(asked, target, arch)
     walked = time.monotonic()
     with (
         Judge(target, arch, chosen, asked.target_folders, time_limit=asked.time_limit) as judge,
@@ -144,7 +144,7 @@ def _timeline(
         "executor": chosen,
         "from": since,
         "to": until,
-        "until": repository.commit(until).date.isoformat(),
+        "until": None if made is None else made.isoformat(),
         **data(found),
         "runs": runs,
         "seconds": {
@@ -152,6 +152,22 @@ def _timeline(
             "total": round(time.monotonic() - started, 3),
         },
     }
+
+
+def _range(asked: Asked, target: Target, arch: Arch) -> tuple[str, str, datetime | None, History]:
+    """The two ends, when the later was made, and what lies between: in a repository's history or
+    among the revisions of a bundle."""
+    if any(text and text.startswith("bundle:") for text in (asked.since, asked.until)):
+        if not (asked.since and asked.until):
+            raise UsageError("a timeline of a bundle needs --from and --to")
+        from diffuzz.history.packed import packed_history
+        from diffuzz.sources.bundle import open_bundled
+
+        past = packed_history(asked.since, asked.until, target, arch)
+        return asked.since, asked.until, open_bundled(asked.until).identity.date, past
+    repository = _repository(asked.repo)
+    since, until, past = _history(asked, repository, target, arch)
+    return since, until, repository.commit(until).date, past
 
 
 def _repository(repo: str | None) -> Repository:
