@@ -95,3 +95,15 @@ class Unsupported:
 
 
 Outcome = Returned | Raised | CompileFailed | Crashed | TimedOut | Unsupported
+
+# How reasons for "unknown" begin that another run, or another machine, may not have.
+_MACHINERY = (
+    *("worker", "out of memory", "executor failed", "device lost", "the device cannot be used"),
+    *("torch sees no GPU", "native ops", "import failed"),
+)
+
+
+def is_machinery(reason: str) -> bool:
+    """Whether a reason for "unknown" is the machine's and not the revision's: it may be gone the
+    next time, so it is not remembered and proves no recovery."""
+    return reason.startswith(_MACHINERY)

@@ -27,7 +27,7 @@ from diffuzz.cache import atomic_write, cache_dir
 from diffuzz.case import Case
 from diffuzz.errors import CannotTell
 from diffuzz.finding import Defect, Explanation, Judged, Kind, Measure
-from diffuzz.outcome import Location
+from diffuzz.outcome import Location, is_machinery
 from diffuzz.target import Target
 
 # Torch is imported when something is run: what is remembered is told without it, at once.
@@ -40,7 +40,6 @@ _PREPARED = 16  # cases whose inputs and truth are kept
 # Everything in the package but what only presents, searches or stores.
 _NOT_JUDGING = {"cli", "report", "bisection", "bisect", "history", "timeline", "verdicts"}
 _NOT_JUDGING |= {"minimise", "corpus", "casefile", "shrink", "reproducer", "bundle", "nightly"}
-_MACHINERY = ("worker", "out of memory", "executor failed", "native ops")
 
 
 class _Prepared:
@@ -144,7 +143,7 @@ class Judge:
         except CannotTell as error:
             judged = Judged(unknown=error.reason)
         self.runs += 1
-        if judged.unknown is None or not judged.unknown.startswith(_MACHINERY):
+        if judged.unknown is None or not is_machinery(judged.unknown):
             self._store(key, case, judged)
         return judged
 

@@ -116,7 +116,7 @@ def _bisect(asked: Asked, target: Target, arch: Arch, question: Question) -> dic
     from diffuzz.verdicts import Judge
 
     if not Cutter(target, arch).remembers:  # then hardly a verdict is, and workers are needed
-        from diffuzz.executors.pool import prestart
+        from diffuzz.executors.template import prestart
 
         prestart()
     started = time.monotonic()

@@ -116,7 +116,7 @@ def _night(given: dict[str, Any], shard: Shard) -> int:
 
     from diffuzz.corpus import default_folders
     from diffuzz.devices import choose_executor
-    from diffuzz.executors.pool import prestart
+    from diffuzz.executors.template import prestart
     from diffuzz.nightly.morning import write
     from diffuzz.nightly.night import run_night
     from diffuzz.nightly.state import StateFolder

@@ -96,6 +96,10 @@ def command(
     documents = {"junit": junit, "sarif": sarif, "html": html, "markdown": markdown}
     _check_writable({"json": json_file, **documents})
 
+    from diffuzz.executors.template import prestart
+
+    prestart()  # its imports run beside ours
+
     from diffuzz import session
     from diffuzz.corpus import default_folders
     from diffuzz.devices import choose_executor

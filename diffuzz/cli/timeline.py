@@ -124,7 +124,7 @@ def _timeline(
     from diffuzz.verdicts import Judge
 
     if not Cutter(target, arch).remembers:  # then hardly a verdict is, and workers are needed
-        from diffuzz.executors.pool import prestart
+        from diffuzz.executors.template import prestart
 
         prestart()
     started = time.monotonic()

@@ -7,31 +7,19 @@ the memory), so the case runs once more in a fresh process, and only a second de
 from __future__ import annotations
 
 import json
-import multiprocessing
 import signal
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import TracebackType
 
 from diffuzz.case import Case
-from diffuzz.executors import wire, worker
+from diffuzz.executors import template, wire, worker
 from diffuzz.executors.worker import Setup
 from diffuzz.outcome import Crashed, Outcome, Returned, TimedOut, Unsupported
 
-# Imported once in a template process that every worker is forked from: a worker then starts in
-# milliseconds and shares the libraries' memory with its siblings.
-_PRELOAD = ["torch", "triton", "diffuzz.executors.worker"]
 _START_LIMIT_S = 120.0
 _LOG_TAIL = 2000
-
-_context = multiprocessing.get_context("forkserver")
-_starting = threading.Lock()
 
 
 class Worker:
@@ -92,10 +80,11 @@ class Worker:
         if self._process is not None and self._process.is_alive():
             return None
         self._kill()
-        _context.set_forkserver_preload(_PRELOAD)
-        here, there = _context.Pipe()
-        process = _context.Process(target=worker.main, args=(there, self._setup), daemon=True)
-        with _without_main():
+        here, there = template.CONTEXT.Pipe()
+        process = template.CONTEXT.Process(
+            target=worker.main, args=(there, self._setup), daemon=True
+        )
+        with template.ready():
             process.start()
         there.close()
         self._process, self._connection = process, here
@@ -152,27 +141,6 @@ class Worker:
                 self._process.kill()
             self._process.join(timeout=10)
         self._process = self._connection = None
-
-
-def prestart() -> None:
-    """Start the template process now and return at once: its imports, the longest part of the
-    first worker's start, then run beside whatever else there is to do."""
-    _context.set_forkserver_preload(_PRELOAD)
-    with _without_main():
-        forkserver.ensure_running()
-
-
-@contextmanager
-def _without_main() -> Iterator[None]:
-    """Keep multiprocessing from running the user's main module again in every child: a worker
-    needs none of it, and a script without a ``__main__`` guard would start over."""
-    with _starting:
-        main_module = sys.modules["__main__"]
-        sys.modules["__main__"] = ModuleType("__main__")
-        try:
-            yield
-        finally:
-            sys.modules["__main__"] = main_module
 
 
 def write_request(folder: Path, case: Case) -> Path:

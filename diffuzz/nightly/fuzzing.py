@@ -16,7 +16,7 @@ from diffuzz.finding import Finding, Verdict
 from diffuzz.folding import Fold, JobResult
 from diffuzz.minimise import folded, minimise_finding
 from diffuzz.nightly.join import Data
-from diffuzz.nightly.machinery import is_machinery
+from diffuzz.outcome import is_machinery
 from diffuzz.report import data, pictures
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from diffuzz.bisect.question import Question
 from diffuzz.bisection import Seen
-from diffuzz.nightly.machinery import is_machinery
+from diffuzz.outcome import is_machinery
 from diffuzz.planning import Piece
 from diffuzz.verdicts import Judge
 

@@ -9,12 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diffuzz.errors import UsageError
+from diffuzz.outcome import is_machinery
 
-# How reasons for "unknown" begin that another run, or another machine, may not have.
-_MACHINERY = (
-    *("worker", "out of memory", "executor failed", "device lost", "the device cannot be used"),
-    *("torch sees no GPU", "native ops", "import failed"),
-)
 _DEVICE = ("device lost", "the device cannot be used", "torch sees no GPU")
 # A night's results on a slice count only if fewer of its cases than this were lost.
 LOST_SHARE = 0.1
@@ -41,11 +37,6 @@ class Device:
 
     def __str__(self) -> str:
         return f"device {self.number}" + (f" ({self.name})" if self.name else "")
-
-
-def is_machinery(reason: str) -> bool:
-    """Whether a reason for "unknown" is the machine's and not the revision's."""
-    return reason.startswith(_MACHINERY)
 
 
 def lost(reasons: Mapping[str, int]) -> int:

@@ -20,9 +20,10 @@ from diffuzz.nightly import holes, known
 from diffuzz.nightly.fresh import Fresh
 from diffuzz.nightly.fuzzing import Fuzzer, Ran, lost_text, summary, target_data
 from diffuzz.nightly.join import Data
-from diffuzz.nightly.machinery import LOST_DEVICE, LOST_SHARE, device_failed, is_machinery, lost
+from diffuzz.nightly.machinery import LOST_DEVICE, LOST_SHARE, device_failed, lost
 from diffuzz.nightly.tonight import Settings, Tonight, case_of, open_night
 from diffuzz.nightly.units import Unit, baseline, is_judged
+from diffuzz.outcome import is_machinery
 from diffuzz.planning import Piece
 from diffuzz.slicing import Missing
 from diffuzz.sources.commit import Commit
