@@ -15,7 +15,7 @@ from diffuzz import discovery
 from diffuzz.cli import options, streams
 from diffuzz.errors import UsageError
 
-_DEFAULT_EXAMPLES = 60
+_DEFAULT_EXAMPLES = 50
 EXIT_FINDINGS = 1
 EXIT_NOTHING = 3
 
@@ -27,7 +27,7 @@ EXIT_NOTHING = 3
 @options.repo
 @options.arch
 @options.executor
-@click.option("--examples", type=click.IntRange(1), help="Cases a target and arch. [default: 60]")
+@click.option("--examples", type=click.IntRange(1), help="Cases a target and arch. [default: 50]")
 @click.option("--budget", type=options.Duration(), help="Stop drawing cases after this time.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
 @click.option(
