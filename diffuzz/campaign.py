@@ -23,6 +23,7 @@ from diffuzz.executors.native_ops import NativeOps
 from diffuzz.executors.pool import Worker, write_request
 from diffuzz.executors.worker import Setup
 from diffuzz.finding import Defect, Direction, Judged, Verdict
+from diffuzz.native.closure import Closure
 from diffuzz.outcome import Outcome
 from diffuzz.slicing import Slice
 from diffuzz.target import Expectation, Target
@@ -32,10 +33,12 @@ MEMORY_LIMIT = 16 << 30
 
 @dataclass(frozen=True)
 class Side:
-    """One revision of a target, ready to run: its slice and what provides its native ops."""
+    """One revision of a target, ready to run: its slice and what provides its native ops, with
+    their closure for builds of another kind."""
 
     slice: Slice
     native: NativeOps
+    closure: Closure | None = None
 
     @property
     def hash(self) -> str:
@@ -97,13 +100,17 @@ class Runner:
         self._stack.close()
 
     def _worker(self, name: str, side: Side, lane: int, time_limit: float) -> Worker:
+        return self._stack.enter_context(Worker(self.setup(name, side, lane), time_limit))
+
+    def setup(self, name: str, side: Side, lane: int = 0) -> Setup:
+        """What a worker of one side is started for; the slice is written where it says."""
         directory = self._scratch / side.hash[:16]
         if not directory.exists():
             side.slice.write(directory)
         job = self.job
         logs = self.folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
-        setup = Setup(
+        return Setup(
             slice_dir=str(directory),
             target=job.target.name,
             target_folders=job.target_folders,
@@ -114,7 +121,6 @@ class Runner:
             memory_limit=MEMORY_LIMIT if job.executor == "cpu" else 0,
             lane=lane,
         )
-        return self._stack.enter_context(Worker(setup, time_limit))
 
     def pair(self) -> tuple[Worker, Worker]:
         """Baseline's and candidate's worker of the first lane, for timing them in turns; nobody

@@ -70,6 +70,10 @@ class Fold:
         if result.verdict is Verdict.UNKNOWN:
             reason = result.baseline.unknown or result.candidate.unknown or "not said"
             self.result.unknown_reasons[reason] += 1
+        self.add_defects(result)
+
+    def add_defects(self, result: CaseResult) -> None:
+        """The defects of a case that is counted already."""
         for defect, direction in result.defects:
             key = (mistake(defect.signature), direction)
             self._hits.setdefault(key, []).append((result, defect))

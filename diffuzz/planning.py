@@ -128,7 +128,7 @@ def _side(slicer: Slicer, target: Target, arch: Arch, executor: str) -> Side | M
     if isinstance(piece, Missing):
         return piece
     try:
-        return Side(piece.slice, slicer.native(piece, arch, executor))
+        return Side(piece.slice, slicer.native(piece, arch, executor), piece.closure)
     except CannotTell as error:
         return Missing(error.reason, piece.slice.dependencies)
 

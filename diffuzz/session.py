@@ -23,6 +23,7 @@ from diffuzz.generate import draw_cases
 from diffuzz.minimise import minimise_finding
 from diffuzz.planning import Plan, plan
 from diffuzz.report import data, pictures
+from diffuzz.sanitizing import Sanitized, sanitize
 from diffuzz.sources import Source
 from diffuzz.target import Target
 
@@ -49,6 +50,7 @@ class Settings:
     time_limit: float
     folder: Path
     shrink: bool = False
+    sanitize: bool = False
     repo: str | None = None
     target_folders: tuple[str, ...] = ()
     corpora: tuple[Path, ...] = ()
@@ -121,6 +123,9 @@ def _run_job(
                 fold.add(result)
                 results.append(result)
                 progress(f"{job.target.name} {job.arch.name}")
+        checked = _sanitized(settings, runner, results)
+        for result in checked.results:
+            fold.add_defects(result)
         done = fold.finish()
         findings = [_reported(settings, f, runner, entries, sources) for f in done.findings]
         times = _timed(settings, runner, results)
@@ -129,11 +134,18 @@ def _run_job(
         **data.target(done, findings),
         "target_archs": list(job.target.archs),
         "corpus_cases": len(entries),
+        "sanitizer": {"cases": checked.cases, "note": checked.note},
         "timing": None if times is None else times.to_dict(),
         "coverage": pictures.coverage(
             [r.case for r in results], job.target.axes, [r.verdict for r in results]
         ),
     }
+
+
+def _sanitized(settings: Settings, runner: Runner, results: Sequence[CaseResult]) -> Sanitized:
+    if not settings.sanitize or settings.executor != "cpu":
+        return Sanitized(0, note="not asked for" if settings.executor == "cpu" else "needs the CPU")
+    return sanitize(runner, [result.case for result in results])
 
 
 def _timed(

@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from diffuzz import discovery
+from diffuzz.generate import draw_cases
+from diffuzz.sanitizing import distinct
+
 from . import toy
 from .conftest import Command
 
@@ -111,6 +115,22 @@ def test_equal_slices_share_a_hash_and_differ_in_nothing(run: Run) -> None:
     (target,) = report["targets"]
     assert target["slices"]["baseline"] == target["slices"]["candidate"]
     assert target["verdicts"] == {"agree": 24, "differ": 0, "unknown": 0}
+
+
+def test_sanitizers_say_where_they_had_nothing_to_do(run: Run) -> None:
+    code, report = run("right", "narrow", "--sanitize")
+    assert code == 1
+    assert report["targets"][0]["sanitizer"] == {"cases": 0, "note": "no native ops"}
+    assert "sanitizers: toy_scale on gfx950: no native ops" in run.stdout
+
+
+def test_one_case_for_each_combination_of_options_is_sanitized() -> None:
+    target = discovery.load("toy_scale", (toy.TARGETS,))
+    drawn = draw_cases(target, count=60, seed=0)
+    chosen = distinct(drawn, target.axes)
+    options = [(case["mode"], case["takes_quantised"]) for case in chosen]
+    assert len(options) == len(set(options)) == 4
+    assert all(case in drawn for case in chosen)
 
 
 def test_a_latent_bug_is_in_both_and_fails_only_on_any(run: Run) -> None:

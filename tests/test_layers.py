@@ -21,7 +21,7 @@ LAYERS: list[set[str]] = [
     {"executors", "oracles"},
     {"campaign"},
     {"folding", "planning"},
-    {"report", "minimise", "history", "verdicts", "bundle", "timing"},
+    {"report", "minimise", "history", "verdicts", "bundle", "timing", "sanitizing"},
     {"reproducer", "timeline", "blame", "bisect", "doctor", "crosscheck"},
     {"session"},
     {"nightly"},

@@ -34,6 +34,7 @@ EXIT_NOTHING = 3
     "--jobs", type=click.IntRange(1), help="Pairs of workers. [default: half the cores, at least 2]"
 )
 @click.option("--shrink", is_flag=True, help="Shrink each regression and fix to its simplest case.")
+@click.option("--sanitize", is_flag=True, help="Also run native ops built with ASan and UBSan.")
 @click.option(
     "--corpus",
     "corpora",
@@ -68,6 +69,7 @@ def command(
     seed: int,
     jobs: int | None,
     shrink: bool,
+    sanitize: bool,
     corpora: tuple[str, ...],
     fail_on: str,
     out: str | None,
@@ -115,6 +117,7 @@ def command(
         time_limit=case_timeout,
         folder=folder,
         shrink=shrink,
+        sanitize=sanitize,
         repo=repo,
         target_folders=target_folders,
         corpora=tuple(map(Path, corpora)) or tuple(default_folders()),

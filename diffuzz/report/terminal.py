@@ -137,6 +137,10 @@ def _notes(report: dict[str, Any], console: Console) -> None:
         if item.get("timing"):
             line = f"timing: {item['name']} on {item['arch']}: {item['timing']['said']}"
             console.print(Text(line), soft_wrap=True)
+        checked = item.get("sanitizer", {"cases": 0, "note": ""})
+        if checked["cases"] or checked["note"] not in ("", "not asked for"):
+            said = checked["note"] or f"{checked['cases']} cases under ASan and UBSan"
+            console.print(Text(f"sanitizers: {item['name']} on {item['arch']}: {said}"))
         sides = item.get("native", {}).values()
         for note in sorted({side["note"] for side in sides if side["note"]}):
             line = f"note: {item['name']} on {item['arch']}: {note}"
