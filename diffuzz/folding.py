@@ -35,7 +35,7 @@ _TELLING = [
 # A finding follows another when this share of its cases shows the other as well.
 _NEARLY_ALL = 0.8
 # Fewer wrong elements than this in a case are weak evidence for a defect of their own.
-_FEW = 32
+FEW_WRONG = 32
 # With this many cases, a flag that never varied by chance is one in 2**4.
 _TELLING_HITS = 5
 
@@ -127,10 +127,10 @@ class Fold:
     ) -> Finding:
         job, axes = self.result.job, self.result.job.target.axes
         telling = [hit for hit in hits if mistake(hit[1].signature) == signature]
-        certain = [hit for hit in telling if _is_certain(hit[1])] or telling
+        certain = [hit for hit in telling if is_certain(hit[1])] or telling
         result = min((hit[0] for hit in certain), key=lambda r: sort_key(r.case, axes))
         shown = [hit for hit in telling if hit[0] is result]
-        defect = min((hit[1] for hit in shown), key=lambda d: not _is_certain(d))
+        defect = min((hit[1] for hit in shown), key=lambda d: not is_certain(d))
         wrong_side = 0 if direction is Direction.FIXED else 1
         others = [other.aspect for _, other in shown if other is not defect]
         message = defect.message + (f" (the same in {', '.join(others)})" if others else "")
@@ -167,10 +167,11 @@ def _covers(first: Finding, cases: set[str], later: Finding, ids: set[str]) -> b
 
 
 def _is_small(defect: Defect) -> bool:
-    return defect.measure is not None and defect.measure.wrong < _FEW
+    return defect.measure is not None and defect.measure.wrong < FEW_WRONG
 
 
-def _is_certain(defect: Defect) -> bool:
+def is_certain(defect: Defect) -> bool:
+    """Whether no rival hypothesis explains the defect as well."""
     return defect.explanation is None or defect.explanation.certain
 
 

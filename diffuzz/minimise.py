@@ -18,13 +18,11 @@ from diffuzz.campaign import CaseResult, Job, Runner
 from diffuzz.case import Case
 from diffuzz.errors import UsageError
 from diffuzz.finding import Defect, Direction, Finding
-from diffuzz.folding import mistake
+from diffuzz.folding import FEW_WRONG, is_certain, mistake
 from diffuzz.shrink import Rates, ShrinkResult, shrink
 
 # Runs that decide whether a failure that did not repeat is unsteady or gone, and keep its rate.
 UNSTEADY_RUNS = 8
-# Fewer wrong elements than this are weak evidence for a mistake that no explainer named.
-FEW_WRONG = 32
 # The campaign ends a finding's message with the flags all its cases share; a smaller case of the
 # same finding does not change those.
 _FLAGS = "; always with "
@@ -81,11 +79,6 @@ def _wrong(defect: Defect) -> int:
 def folded(signature: str) -> str:
     """A defect's signature as findings have it; one that is folded already stays as it is."""
     return mistake(signature) if signature.count(":") > 1 else signature
-
-
-def is_certain(defect: Defect) -> bool:
-    """Whether no rival hypothesis explains the defect as well."""
-    return defect.explanation is None or defect.explanation.certain
 
 
 def minimise(

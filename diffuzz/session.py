@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ _ROUND = 100
 _TIMED = 40
 # Signature of what a caller is told after each case: the name of the job.
 Progress = Callable[[str], None]
+# Target name, count and seed to cases.
+Draw = Callable[[str, int, int], list[Case]]
 
 
 @dataclass(frozen=True)
@@ -76,10 +79,13 @@ def run(
     # take turns with the workers.
     torch.set_num_threads(1)
     started = time.monotonic()
+    # The archs of a target share its cases.
+    by_name = {job.target.name: job.target for job in planned.jobs}
+    draw = cache(lambda name, count, seed: draw_cases(by_name[name], count=count, seed=seed))
     targets: list[dict[str, Any]] = []
     for index, job in enumerate(planned.jobs):
         until = _share(settings, started, len(planned.jobs) - index)
-        targets.append(_run_job(settings, job, until, (baseline, candidate), progress))
+        targets.append(_run_job(settings, job, until, (baseline, candidate), draw, progress))
     targets += [
         data.untested_target(item.target, item.arch, item.executor, dict(item.slices), item.reason)
         for item in planned.untested
@@ -109,6 +115,7 @@ def _run_job(
     job: Job,
     until: float | None,
     sources: tuple[Source, Source],
+    draw: Draw,
     progress: Progress,
 ) -> dict[str, Any]:
     entries = [e for folder in settings.corpora for e in corpus.load(folder, job.target)]
@@ -118,7 +125,7 @@ def _run_job(
     with Runner(
         job, settings.folder, lanes=settings.lanes, time_limit=settings.time_limit
     ) as runner:
-        for cases in _rounds(settings, job.target, first, until):
+        for cases in _rounds(settings, job.target, first, draw, until):
             for result in run_cases(runner, cases, settings.lanes, until):
                 fold.add(result)
                 results.append(result)
@@ -161,7 +168,11 @@ def _timed(
 
 
 def _rounds(
-    settings: Settings, target: Target, first: Sequence[Case], until: float | None
+    settings: Settings,
+    target: Target,
+    first: Sequence[Case],
+    draw: Draw,
+    until: float | None,
 ) -> Iterator[list[Case]]:
     """The corpus's cases, then drawn ones that are not among them."""
     seen = {case.id: case for case in first}
@@ -169,7 +180,7 @@ def _rounds(
     turn = 0
     while True:
         count = settings.examples or _ROUND
-        drawn = draw_cases(target, count=count, seed=(settings.seed + turn) % 2**32)
+        drawn = draw(target.name, count, (settings.seed + turn) % 2**32)
         yield [case for case in drawn if case.id not in seen]
         seen.update((case.id, case) for case in drawn)
         turn += 1

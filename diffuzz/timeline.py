@@ -137,7 +137,7 @@ def data(found: Timeline) -> dict[str, Any]:
         ],
         "variants": [
             {
-                **_revision(variant),
+                **variant.revision_data(),
                 "slice": variant.hash,
                 "reason": variant.reason,
                 "spans": variant.spans,
@@ -148,25 +148,13 @@ def data(found: Timeline) -> dict[str, Any]:
         ],
         "transitions": [
             {
-                **_revision(variants[change.to]),
+                **variants[change.to].revision_data(),
                 "case": found.names[change.case],
                 "was": _cell_data(found.cells[change.since][change.case]),
                 "now": _cell_data(found.cells[change.to][change.case]),
             }
             for change in found.changes()
         ],
-    }
-
-
-def _revision(variant: Variant) -> dict[str, Any]:
-    commit = variant.commit
-    if commit is None:
-        return {"release": variant.revision}
-    return {
-        "commit": commit.sha,
-        "date": commit.date.isoformat(),
-        "subject": commit.subject,
-        "pr": commit.pr,
     }
 
 

@@ -17,7 +17,6 @@ from diffuzz.bisection import (
     Seen,
     Transition,
 )
-from diffuzz.history import Variant
 from diffuzz.report.data import measure
 
 SCHEMA = 1
@@ -37,7 +36,7 @@ def bisected(found: Bisected) -> dict[str, Any]:
     data["transitions"] = [_transition(found, item) for item in answer.transitions]
     if isinstance(answer, Culprit) and row.repository is not None:
         data["outcome"] = "culprit"
-        data["culprit"] = revision(found.variants[answer.index])
+        data["culprit"] = found.variants[answer.index].revision_data()
         sides = (answer.last_good, answer.first_bad)
     else:
         data["range"] = _range(found, answer)
@@ -116,19 +115,6 @@ def _why(found: Bisected, index: int) -> str:
     return ""
 
 
-def revision(variant: Variant) -> dict[str, Any]:
-    """The first revision that has a variant."""
-    commit = variant.commit
-    if commit is None:
-        return {"release": variant.revision}
-    return {
-        "commit": commit.sha,
-        "date": commit.date.isoformat(),
-        "subject": commit.subject,
-        "pr": commit.pr,
-    }
-
-
 def _range(found: Bisected, answer: Range | Culprit) -> dict[str, Any]:
     untested: tuple[int, ...] = ()
     if isinstance(answer, Culprit):
@@ -142,7 +128,7 @@ def _range(found: Bisected, answer: Range | Culprit) -> dict[str, Any]:
         "bad": ends[bad],
         "untested": [
             {
-                **revision(found.variants[i]),
+                **found.variants[i].revision_data(),
                 "spans": found.variants[i].spans,
                 "reason": _why(found, i) or "not run",
             }
@@ -160,7 +146,7 @@ def _evidence(found: Bisected, item: Evidence) -> dict[str, Any]:
     if not looks and item.index not in found.judged:
         counts = {"good": 0, "bad": 0, "unknown": 0}
     return {
-        **revision(variant),
+        **variant.revision_data(),
         "slice": variant.hash,
         "spans": variant.spans,
         **counts,
@@ -196,4 +182,4 @@ def _transition(found: Bisected, item: Transition) -> dict[str, Any]:
         "untold": item.first - item.last - 1,
         "measure": {"was": _size(found, item.last), "now": _size(found, item.first)},
     }
-    return {**revision(found.variants[item.first]), **between}
+    return {**found.variants[item.first].revision_data(), **between}

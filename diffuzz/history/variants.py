@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from diffuzz.arch import Arch
 from diffuzz.cache import atomic_write, cache_dir
@@ -76,6 +76,18 @@ class Variant:
     until: str
     spans: int
     parents: tuple[int, ...]
+
+    def revision_data(self) -> dict[str, Any]:
+        """The first revision that has the variant, for reports: its commit, or its release."""
+        commit = self.commit
+        if commit is None:
+            return {"release": self.revision}
+        return {
+            "commit": commit.sha,
+            "date": commit.date.isoformat(),
+            "subject": commit.subject,
+            "pr": commit.pr,
+        }
 
     @cached_property
     def cut(self) -> Cut:
